@@ -1,0 +1,475 @@
+//! One recorded call, as it lies in a stream file.
+//!
+//! | offset | type | field |
+//! |---|---|---|
+//! | 0 | u32 | `len_bytes`: whole record, a multiple of 8, at least 32; stored last (release), zero until published |
+//! | 4 | u16 | api: id in the archive's own catalogue (its manifest names it), or a marker (see [`marker`]) |
+//! | 6 | u8 | flags (see [`flag`]) |
+//! | 7 | u8 | number of argument words |
+//! | 8 | u64 | `begin` tick, read at entry |
+//! | 16 | u64 | `end` tick, read at return; zero while in flight |
+//! | 24 | i32 | return code (`hipError_t` or `int`; zero for calls that return something else) |
+//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); otherwise zero |
+//! | 32 | u64 × words | arguments in declaration order (see [`crate::abi`]) |
+//! | then | | sections until `len_bytes` |
+//!
+//! A section:
+//!
+//! | offset | type | field |
+//! |---|---|---|
+//! | 0 | u8 | tag (see [`SectionTag`]) |
+//! | 1 | u8 | parameter index it belongs to; 255 = none |
+//! | 2 | u8 | state (see [`Presence`]) |
+//! | 3 | u8 | zero |
+//! | 4 | u32 | payload length in bytes, before padding |
+//! | 8 | bytes | payload, padded with zeros to a multiple of 8 |
+//!
+//! All integers are little-endian. A record is published at entry with [`flag::IN_FLIGHT`] set and completed in
+//! place at return: its thread stores end, return code and out sections, and then clears the flag (release).
+
+/// Size of the fixed part of a record in bytes.
+pub const HEADER_BYTES: usize = 32;
+/// Size of a section header in bytes.
+pub const SECTION_HEADER_BYTES: usize = 8;
+/// Largest record a writer makes; longer payloads go to the blob store. A reader refuses longer ones.
+pub const MAX_RECORD_BYTES: usize = 1 << 20;
+/// Parameter index of a section that belongs to no parameter.
+pub const NO_PARAM: u8 = 255;
+
+/// Byte offsets of the record header's fields.
+pub mod offset {
+    /// `len_bytes`.
+    pub const LEN: usize = 0;
+    /// API id or marker.
+    pub const API: usize = 4;
+    /// Flags.
+    pub const FLAGS: usize = 6;
+    /// Number of argument words.
+    pub const WORDS: usize = 7;
+    /// Entry tick.
+    pub const BEGIN: usize = 8;
+    /// Return tick.
+    pub const END: usize = 16;
+    /// Return code.
+    pub const RET: usize = 24;
+    /// Auxiliary number.
+    pub const AUX: usize = 28;
+}
+
+/// Bits of a record's flag byte.
+pub mod flag {
+    /// The call has not returned.
+    pub const IN_FLIGHT: u8 = 1;
+    /// The call was skipped over by the recorder for lack of space: its sections are missing.
+    pub const TRUNCATED: u8 = 2;
+}
+
+/// Values of the api field that are not HIP calls.
+pub mod marker {
+    /// First value that is a marker.
+    pub const FIRST: u16 = 0xff00;
+    /// Rest of a segment, to be skipped.
+    pub const PAD: u16 = 0xffff;
+    /// The device-to-host result in blob `words[0]` became visible to the program with the call before this record
+    /// in the same stream file. Words: blob number.
+    pub const OBSERVED: u16 = 0xfffe;
+}
+
+/// What a section holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SectionTag {
+    /// Bytes a pointer parameter pointed to at entry.
+    In = 1,
+    /// Bytes a pointer parameter pointed to after the call.
+    Out = 2,
+    /// A C string without its NUL.
+    Text = 3,
+    /// Host memory the call, or the work it enqueued, read: a [`BlobRef`].
+    BlobIn = 4,
+    /// Host memory the call, or the work it enqueued, wrote, snapshotted when the program could first read it: a [`BlobRef`].
+    /// A number that the blob index lacks was never observed.
+    BlobOut = 5,
+    /// Explicit kernel arguments at their kernarg offsets.
+    KernelArgs = 6,
+    /// An 8-byte return value (calls that return a pointer).
+    Return = 7,
+    /// A code object, fat binary or linker input: a [`BlobRef`] into the code object store.
+    Code = 8,
+    /// Host memory that a copy node of a launched graph reads: u64 host address, then a [`BlobRef`].
+    GraphHostIn = 9,
+    /// Host memory that a copy node of a launched graph writes: u64 host address, then a [`BlobRef`].
+    GraphHostOut = 10,
+}
+
+impl SectionTag {
+    /// The tag with this number.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        Some(match value {
+            1 => Self::In,
+            2 => Self::Out,
+            3 => Self::Text,
+            4 => Self::BlobIn,
+            5 => Self::BlobOut,
+            6 => Self::KernelArgs,
+            7 => Self::Return,
+            8 => Self::Code,
+            9 => Self::GraphHostIn,
+            10 => Self::GraphHostOut,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a section's payload is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Presence {
+    /// The pointer was null, or the call did not get as far as writing it.
+    Absent = 0,
+    /// The payload is what the program passed or got.
+    Present = 1,
+    /// There were contents, and the capture mode withheld them: the payload is zeros of their size (kernel
+    /// arguments keep their pointers), or a [`BlobRef`] whose number is [`BlobRef::WITHHELD`].
+    Withheld = 2,
+}
+
+impl Presence {
+    /// The state with this number; anything unknown reads as absent.
+    pub fn from_u8(value: u8) -> Self {
+        match value {
+            1 => Self::Present,
+            2 => Self::Withheld,
+            _ => Self::Absent,
+        }
+    }
+}
+
+/// A reference to contents in a blob store: 16 bytes, number then size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlobRef {
+    /// Per-process running number; the store's index maps it to hash and place.
+    pub number: u64,
+    /// Size in bytes as the call saw it.
+    pub size_bytes: u64,
+}
+
+impl BlobRef {
+    /// Number of a reference whose contents were withheld: all ones.
+    pub const WITHHELD: u64 = u64::MAX;
+    /// Size on disk in bytes.
+    pub const BYTES: usize = 16;
+
+    /// Reads a reference from the first 16 bytes of `bytes`.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        Some(BlobRef { number: u64_at(bytes, 0)?, size_bytes: u64_at(bytes, 8)? })
+    }
+
+    /// The bytes on disk.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes
+    }
+}
+
+/// A section of a record, borrowed from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    /// What it holds.
+    pub tag: SectionTag,
+    /// The parameter it belongs to, or [`NO_PARAM`].
+    pub param: u8,
+    /// Whether the payload is there.
+    pub presence: Presence,
+    /// The payload without padding.
+    pub payload: &'a [u8],
+}
+
+impl Section<'_> {
+    /// The blob reference of a blob or code section.
+    pub fn blob(&self) -> Option<BlobRef> {
+        match self.tag {
+            SectionTag::BlobIn | SectionTag::BlobOut | SectionTag::Code => BlobRef::read(self.payload),
+            SectionTag::GraphHostIn | SectionTag::GraphHostOut => BlobRef::read(self.payload.get(8..)?),
+            _ => None,
+        }
+    }
+
+    /// The host address of a graph host section.
+    pub fn host_address(&self) -> Option<u64> {
+        match self.tag {
+            SectionTag::GraphHostIn | SectionTag::GraphHostOut => u64_at(self.payload, 0),
+            _ => None,
+        }
+    }
+}
+
+/// One record, borrowed from a mapped stream file; its length has been checked against the file.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Takes the record at the start of `bytes`.
+    ///
+    /// Returns `None` where nothing was published (length zero).
+    ///
+    /// # Errors
+    /// A reason, where the length is not one a writer could have stored or the arguments do not fit in it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, RecordError> {
+        let Some(len_bytes) = u32_at(bytes, offset::LEN) else {
+            return Ok(None);
+        };
+        let len_bytes = len_bytes as usize;
+        if len_bytes == 0 {
+            return Ok(None);
+        }
+        if len_bytes < HEADER_BYTES || !len_bytes.is_multiple_of(8) {
+            return Err(RecordError::Length { len_bytes });
+        }
+        let Some(record) = bytes.get(..len_bytes) else {
+            return Err(RecordError::Torn { len_bytes, left_bytes: bytes.len() });
+        };
+        let record = Record { bytes: record };
+        if record.api() != marker::PAD {
+            if len_bytes > MAX_RECORD_BYTES {
+                return Err(RecordError::Length { len_bytes });
+            }
+            if record.sections_start() > len_bytes {
+                return Err(RecordError::Arguments { words: record.word_count(), len_bytes });
+            }
+        }
+        Ok(Some(record))
+    }
+
+    /// Length in bytes, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The whole record.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// API id in the archive's catalogue, or a [`marker`].
+    pub fn api(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[offset::API], self.bytes[offset::API + 1]])
+    }
+
+    /// Flag byte (see [`flag`]).
+    pub fn flags(&self) -> u8 {
+        self.bytes[offset::FLAGS]
+    }
+
+    /// Whether the call had not returned when the archive ended.
+    pub fn in_flight(&self) -> bool {
+        self.flags() & flag::IN_FLIGHT != 0
+    }
+
+    /// Number of argument words.
+    pub fn word_count(&self) -> usize {
+        usize::from(self.bytes[offset::WORDS])
+    }
+
+    /// Entry tick.
+    pub fn begin(&self) -> u64 {
+        self.fixed(offset::BEGIN)
+    }
+
+    /// Return tick; zero while in flight.
+    pub fn end(&self) -> u64 {
+        self.fixed(offset::END)
+    }
+
+    /// Return code.
+    pub fn ret(&self) -> i32 {
+        self.fixed(offset::RET) as u32 as i32
+    }
+
+    /// Auxiliary number.
+    pub fn aux(&self) -> u32 {
+        (self.fixed(offset::RET) >> 32) as u32
+    }
+
+    /// Argument word `index`, or zero where the record has fewer.
+    pub fn word(&self, index: usize) -> u64 {
+        if index < self.word_count() { self.fixed(HEADER_BYTES + index * 8) } else { 0 }
+    }
+
+    /// All argument words.
+    pub fn words(&self) -> impl Iterator<Item = u64> + 'a {
+        let record = *self;
+        (0..record.word_count()).map(move |index| record.word(index))
+    }
+
+    /// The sections. Iteration ends with an error at the first one that is malformed.
+    pub fn sections(&self) -> Sections<'a> {
+        Sections { rest: &self.bytes[self.sections_start()..] }
+    }
+
+    /// The first well-formed section with this tag and parameter.
+    pub fn section(&self, tag: SectionTag, param: u8) -> Option<Section<'a>> {
+        self.sections().map_while(Result::ok).find(|section| section.tag == tag && section.param == param)
+    }
+
+    /// The first well-formed section with this tag.
+    pub fn section_tagged(&self, tag: SectionTag) -> Option<Section<'a>> {
+        self.sections().map_while(Result::ok).find(|section| section.tag == tag)
+    }
+
+    fn sections_start(&self) -> usize {
+        HEADER_BYTES + self.word_count() * 8
+    }
+
+    /// Reads 8 bytes at an offset that [`Self::parse`] has checked to be inside the record.
+    fn fixed(&self, at: usize) -> u64 {
+        u64_at(self.bytes, at).unwrap_or(0)
+    }
+}
+
+impl std::fmt::Debug for Record<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Record")
+            .field("api", &self.api())
+            .field("flags", &self.flags())
+            .field("begin", &self.begin())
+            .field("end", &self.end())
+            .field("ret", &self.ret())
+            .field("words", &self.words().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Iterator over a record's sections.
+#[derive(Clone, Debug)]
+pub struct Sections<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Result<Section<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let parsed = (|| {
+            let header = self.rest.first_chunk::<SECTION_HEADER_BYTES>().ok_or("its header is cut off")?;
+            let len_bytes = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+            let tag = SectionTag::from_u8(header[0]).ok_or("its tag is unknown")?;
+            let padded = len_bytes.checked_next_multiple_of(8).ok_or("its length overflows")?;
+            let body = self.rest.get(SECTION_HEADER_BYTES..).unwrap_or_default();
+            let payload = body.get(..len_bytes).ok_or("it runs past its record")?;
+            let rest = body.get(padded..).ok_or("its padding runs past its record")?;
+            Ok((Section { tag, param: header[1], presence: Presence::from_u8(header[2]), payload }, rest))
+        })();
+        match parsed {
+            Ok((section, rest)) => {
+                self.rest = rest;
+                Some(Ok(section))
+            }
+            Err(reason) => {
+                self.rest = &[];
+                Some(Err(RecordError::Section { reason }))
+            }
+        }
+    }
+}
+
+/// Why bytes are not a record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The stored length cannot be right.
+    #[error("a record says it is {len_bytes} bytes long, which no record is")]
+    Length {
+        /// The stored length.
+        len_bytes: usize,
+    },
+    /// The record runs past the end of the file.
+    #[error("a record of {len_bytes} bytes is cut off after {left_bytes}")]
+    Torn {
+        /// The stored length.
+        len_bytes: usize,
+        /// Bytes left in the file.
+        left_bytes: usize,
+    },
+    /// The argument words do not fit.
+    #[error("a record of {len_bytes} bytes cannot hold its {words} argument words")]
+    Arguments {
+        /// The stored word count.
+        words: usize,
+        /// The record's length.
+        len_bytes: usize,
+    },
+    /// A section is malformed.
+    #[error("a section is malformed: {reason}")]
+    Section {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Size of a section with a payload of `len_bytes`, header and padding included.
+pub const fn section_bytes(len_bytes: usize) -> usize {
+    SECTION_HEADER_BYTES + len_bytes.next_multiple_of(8)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `hipMalloc(&p, 16)` with its out section, byte by byte.
+    #[rustfmt::skip]
+    const MALLOC: [u8; 64] = [
+        64, 0, 0, 0,  215, 0,  0,  2,
+        5, 0, 0, 0, 0, 0, 0, 0,
+        9, 0, 0, 0, 0, 0, 0, 0,
+        2, 0, 0, 0,  0, 0, 0, 0,
+        0xf0, 0xff, 0, 0, 0, 0, 0, 0,
+        16, 0, 0, 0, 0, 0, 0, 0,
+        2, 0, 1, 0,  8, 0, 0, 0,
+        0, 0x10, 0, 0, 0, 0, 0, 0,
+    ];
+
+    #[test]
+    fn a_record_reads_as_its_bytes_say() {
+        let record = Record::parse(&MALLOC).unwrap().unwrap();
+        assert_eq!((record.api(), record.begin(), record.end(), record.ret()), (215, 5, 9, 2));
+        assert_eq!(record.words().collect::<Vec<_>>(), [0xfff0, 16]);
+        let out = record.section(SectionTag::Out, 0).unwrap();
+        assert_eq!((out.presence, out.payload), (Presence::Present, &[0, 0x10, 0, 0, 0, 0, 0, 0][..]));
+    }
+
+    #[test]
+    fn every_cut_is_refused_or_unpublished() {
+        for cut in 0..MALLOC.len() {
+            match Record::parse(&MALLOC[..cut]) {
+                Ok(None) => assert!(cut < 4),
+                Err(RecordError::Torn { .. }) => {}
+                other => panic!("cut at {cut}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_section_that_runs_past_its_record_is_an_error() {
+        let mut bytes = MALLOC;
+        bytes[52] = 9;
+        let record = Record::parse(&bytes).unwrap().unwrap();
+        assert!(record.sections().any(|section| section.is_err()));
+        assert!(record.section(SectionTag::Out, 0).is_none());
+    }
+}

@@ -1,0 +1,347 @@
+//! A stream file: the calls of one captured thread, in program order.
+//!
+//! `events/<k>.evs` begins with a header page and continues with [records](crate::record). The file is written by
+//! one thread through shared mappings of fallocated segments, so what was published survives any end of the process.
+//!
+//! | offset | type | field |
+//! |---|---|---|
+//! | 0 | u8\[8\] | magic `HRR-EVS\n` |
+//! | 8 | u32 | format version ([`VERSION`]) |
+//! | 12 | u32 | contents mode: 0 metadata only, 1 contents |
+//! | 16 | u32 | thread number `k`, in order of first call |
+//! | 20 | u32 | zero |
+//! | 24 | u64 | OS thread id |
+//! | 32 | u64 | process id |
+//! | 40 | u64 | tick at which the file was opened |
+//! | 48 | u64 | bytes in use at a clean close, header included; zero before |
+//! | 56 | u8\[16\] | thread name at open, NUL padded |
+//! | 72.. | | zero up to 4096 |
+//!
+//! A record never crosses a segment boundary: the writer fills the rest of a segment with a PAD record. A reader
+//! need not know where segments end. Length zero ends the stream.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+
+use crate::record::{Record, RecordError, marker};
+
+/// First eight bytes of a stream file.
+pub const MAGIC: [u8; 8] = *b"HRR-EVS\n";
+/// Version of this layout and of the record layout.
+pub const VERSION: u32 = 1;
+/// Size of the header page in bytes; the first record lies there.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Byte offsets of the header's fields.
+pub mod offset {
+    /// Magic.
+    pub const MAGIC: usize = 0;
+    /// Format version.
+    pub const VERSION: usize = 8;
+    /// Contents mode.
+    pub const CONTENTS: usize = 12;
+    /// Thread number.
+    pub const THREAD: usize = 16;
+    /// OS thread id.
+    pub const TID: usize = 24;
+    /// Process id.
+    pub const PID: usize = 32;
+    /// Tick at open.
+    pub const OPEN_TICK: usize = 40;
+    /// Bytes in use at a clean close.
+    pub const USED: usize = 48;
+    /// Thread name.
+    pub const NAME: usize = 56;
+}
+
+/// What an archive holds besides the call sequence, handles and sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentsMode {
+    /// Nothing: contents were withheld.
+    MetadataOnly,
+    /// Host buffers, kernel arguments and code objects too.
+    Contents,
+}
+
+impl ContentsMode {
+    /// The number in a stream file's header.
+    pub fn code(self) -> u32 {
+        match self {
+            ContentsMode::MetadataOnly => 0,
+            ContentsMode::Contents => 1,
+        }
+    }
+
+    /// The word in a manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ContentsMode::MetadataOnly => "metadata-only",
+            ContentsMode::Contents => "contents",
+        }
+    }
+}
+
+/// What a stream file says of its thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamHeader {
+    /// Contents mode of the capture.
+    pub contents: ContentsMode,
+    /// Thread number, in order of first call.
+    pub thread: u32,
+    /// OS thread id.
+    pub tid: u64,
+    /// Process id.
+    pub pid: u64,
+    /// Tick at which the file was opened.
+    pub open_tick: u64,
+    /// Bytes in use at a clean close; zero if the thread never closed it.
+    pub used_bytes: u64,
+    /// Thread name, possibly empty.
+    pub name: String,
+}
+
+impl StreamHeader {
+    /// The header page.
+    pub fn to_page(&self) -> [u8; HEADER_BYTES] {
+        let mut page = [0; HEADER_BYTES];
+        page[offset::MAGIC..8].copy_from_slice(&MAGIC);
+        page[offset::VERSION..][..4].copy_from_slice(&VERSION.to_le_bytes());
+        page[offset::CONTENTS..][..4].copy_from_slice(&self.contents.code().to_le_bytes());
+        page[offset::THREAD..][..4].copy_from_slice(&self.thread.to_le_bytes());
+        page[offset::TID..][..8].copy_from_slice(&self.tid.to_le_bytes());
+        page[offset::PID..][..8].copy_from_slice(&self.pid.to_le_bytes());
+        page[offset::OPEN_TICK..][..8].copy_from_slice(&self.open_tick.to_le_bytes());
+        page[offset::USED..][..8].copy_from_slice(&self.used_bytes.to_le_bytes());
+        let name = &self.name.as_bytes()[..self.name.len().min(15)];
+        page[offset::NAME..][..name.len()].copy_from_slice(name);
+        page
+    }
+
+    /// Reads a header page.
+    ///
+    /// # Errors
+    /// Why the bytes are not the start of a stream file this build reads.
+    pub fn parse(bytes: &[u8]) -> Result<Self, StreamError> {
+        let page: &[u8; HEADER_BYTES] =
+            bytes.first_chunk().ok_or(StreamError::ShortHeader { len_bytes: bytes.len() })?;
+        let u32_at = |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if page[..8] != MAGIC {
+            return Err(StreamError::Magic { found: page[..8].to_vec() });
+        }
+        if u32_at(offset::VERSION) != VERSION {
+            return Err(StreamError::Version { found: u32_at(offset::VERSION) });
+        }
+        let contents = match u32_at(offset::CONTENTS) {
+            0 => ContentsMode::MetadataOnly,
+            1 => ContentsMode::Contents,
+            found => return Err(StreamError::Contents { found }),
+        };
+        let name = &page[offset::NAME..offset::NAME + 16];
+        let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
+        Ok(StreamHeader {
+            contents,
+            thread: u32_at(offset::THREAD),
+            tid: u64_at(offset::TID),
+            pid: u64_at(offset::PID),
+            open_tick: u64_at(offset::OPEN_TICK),
+            used_bytes: u64_at(offset::USED),
+            name: String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+}
+
+/// Why a stream file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// Shorter than its header page.
+    #[error("it is {len_bytes} bytes long, shorter than a stream file's header page of {HEADER_BYTES}")]
+    ShortHeader {
+        /// The file's length.
+        len_bytes: usize,
+    },
+    /// Not a stream file.
+    #[error("its first bytes are {found:02x?}, not those of a stream file")]
+    Magic {
+        /// The first eight bytes.
+        found: Vec<u8>,
+    },
+    /// Written by another version.
+    #[error("its format version is {found}; this build reads version {VERSION}")]
+    Version {
+        /// The file's version.
+        found: u32,
+    },
+    /// Unknown contents mode.
+    #[error("its contents mode is {found}, which is none")]
+    Contents {
+        /// The stored number.
+        found: u32,
+    },
+    /// The file could not be opened or mapped.
+    #[error("it cannot be opened: {reason}")]
+    Open {
+        /// The system's reason.
+        reason: String,
+    },
+}
+
+/// Where and why reading a stream stopped before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset in the file.
+    pub offset_bytes: u64,
+    /// What is wrong there.
+    pub error: RecordError,
+}
+
+/// A mapped stream file.
+#[derive(Debug)]
+pub struct StreamFile {
+    path: PathBuf,
+    header: StreamHeader,
+    map: Mmap,
+}
+
+impl StreamFile {
+    /// Opens and maps a stream file and checks its header.
+    ///
+    /// # Errors
+    /// Why it is not a readable stream file.
+    pub fn open(path: &Path) -> Result<Self, StreamError> {
+        let open = |reason: std::io::Error| StreamError::Open { reason: reason.to_string() };
+        let file = File::open(path).map_err(open)?;
+        if file.metadata().map_err(open)?.len() == 0 {
+            return Err(StreamError::ShortHeader { len_bytes: 0 });
+        }
+        // SAFETY: a file mapping is only sound to borrow while no one truncates the file. An archive being read is
+        // not being written: `hrr-playback` documents that archives must not change while it runs, and a file that
+        // shrinks under the mapping ends the process with SIGBUS rather than corrupting memory.
+        let map = unsafe { Mmap::map(&file) }.map_err(open)?;
+        let header = StreamHeader::parse(&map)?;
+        Ok(StreamFile { path: path.to_owned(), header, map })
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of its thread.
+    pub fn header(&self) -> &StreamHeader {
+        &self.header
+    }
+
+    /// The records from the first on.
+    pub fn records(&self) -> Records<'_> {
+        Records { bytes: &self.map, at: HEADER_BYTES, damage: None }
+    }
+
+    /// The record at an offset that [`Records::offset`] gave.
+    pub fn record_at(&self, offset_bytes: usize) -> Option<Record<'_>> {
+        Record::parse(self.map.get(offset_bytes..)?).ok()?
+    }
+}
+
+/// Iterator over the records of a stream, pads left out.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    damage: Option<Damage>,
+}
+
+impl<'a> Records<'a> {
+    /// Iterates over bare record bytes; offsets count from the start of `bytes`.
+    pub fn over(bytes: &'a [u8]) -> Self {
+        Records { bytes, at: 0, damage: None }
+    }
+
+    /// Offset in the file of the record that `next` will look at.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Why iteration ended early, once it has.
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        loop {
+            if self.damage.is_some() {
+                return None;
+            }
+            match Record::parse(self.bytes.get(self.at..)?) {
+                Ok(Some(record)) => {
+                    self.at += record.len_bytes();
+                    if record.api() != marker::PAD {
+                        return Some(record);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => {
+                    self.damage = Some(Damage { offset_bytes: self.at as u64, error });
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> StreamHeader {
+        StreamHeader {
+            contents: ContentsMode::Contents,
+            thread: 3,
+            tid: 77,
+            pid: 70,
+            open_tick: 1 << 40,
+            used_bytes: 0,
+            name: "worker".into(),
+        }
+    }
+
+    #[test]
+    fn the_header_page_lies_as_documented() {
+        let page = header().to_page();
+        assert_eq!(&page[..24], b"HRR-EVS\n\x01\0\0\0\x01\0\0\0\x03\0\0\0\0\0\0\0");
+        assert_eq!(page[24], 77);
+        assert_eq!(&page[56..63], b"worker\0");
+        assert_eq!(StreamHeader::parse(&page), Ok(header()));
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused_by_what_is_wrong() {
+        let mut page = header().to_page();
+        page[8] = 9;
+        assert_eq!(StreamHeader::parse(&page), Err(StreamError::Version { found: 9 }));
+        page[0] = b'X';
+        assert!(matches!(StreamHeader::parse(&page), Err(StreamError::Magic { .. })));
+        assert_eq!(StreamHeader::parse(&page[..10]), Err(StreamError::ShortHeader { len_bytes: 10 }));
+    }
+
+    #[test]
+    fn pads_are_skipped_and_a_bad_length_is_named_with_its_offset() {
+        let mut bytes = vec![0u8; 200];
+        bytes[0] = 40;
+        bytes[4..6].copy_from_slice(&marker::PAD.to_le_bytes());
+        bytes[40] = 32;
+        bytes[44] = 7;
+        bytes[72] = 33;
+        let mut records = Records::over(&bytes);
+        assert_eq!(records.next().map(|record| record.api()), Some(7));
+        assert!(records.next().is_none());
+        assert_eq!(records.damage(), Some(&Damage { offset_bytes: 72, error: RecordError::Length { len_bytes: 33 } }));
+    }
+}
