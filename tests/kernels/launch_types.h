@@ -5,9 +5,9 @@
 
 struct matrix_view {
   uint32_t rows, columns;
-  uint32_t *data;
+  uint32_t* data;
   uint32_t pitch; /* in elements */
   uint32_t factor;
-  const uint32_t *bias; /* one per column, may be null */
+  const uint32_t* bias; /* one per column, may be null */
 };
 #endif

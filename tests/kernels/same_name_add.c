@@ -3,7 +3,7 @@
 
 DEVICE uint32_t operand = 3;
 
-KERNEL(transform, uint32_t *, data, uint32_t, amount, int, n) {
+KERNEL(transform, uint32_t*, data, uint32_t, amount, int, n) {
   uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
   if (i < (uint32_t)n) data[i] += amount + operand;
 }

@@ -2,8 +2,8 @@
 #include "hip_kernel.h"
 
 /* sums[block] = sum of the block's elements; dynamic shared memory: 4 bytes per thread, power-of-two blocks. */
-KERNEL(block_sum, const uint32_t *, data, uint32_t *, sums, int, n) {
-  SHARED uint32_t *partial = DYNAMIC_SHARED(uint32_t);
+KERNEL(block_sum, const uint32_t*, data, uint32_t*, sums, int, n) {
+  SHARED uint32_t* partial = DYNAMIC_SHARED(uint32_t);
   uint32_t t = THREAD_IDX(x), i = BLOCK_IDX(x) * BLOCK_DIM(x) + t;
   partial[t] = i < (uint32_t)n ? data[i] : 0;
   SYNC_THREADS();
@@ -16,9 +16,9 @@ KERNEL(block_sum, const uint32_t *, data, uint32_t *, sums, int, n) {
 
 /* Transposes a rows x columns matrix through a 16 x 16 tile; blocks of 16 x 16 threads. */
 enum { TILE = 16 };
-STATIC_SHARED(transpose, uint32_t, transpose_tile, TILE *(TILE + 1))
-KERNEL(transpose, uint32_t *, target, const uint32_t *, source, int, rows, int, columns) {
-  SHARED uint32_t *tile = STATIC_SHARED_PTR(transpose_tile);
+STATIC_SHARED(transpose, uint32_t, transpose_tile, TILE*(TILE + 1))
+KERNEL(transpose, uint32_t*, target, const uint32_t*, source, int, rows, int, columns) {
+  SHARED uint32_t* tile = STATIC_SHARED_PTR(transpose_tile);
   int x = BLOCK_IDX(x) * TILE + THREAD_IDX(x), y = BLOCK_IDX(y) * TILE + THREAD_IDX(y);
   if (x < columns && y < rows) tile[THREAD_IDX(y) * (TILE + 1) + THREAD_IDX(x)] = source[y * columns + x];
   SYNC_THREADS();
@@ -29,8 +29,8 @@ KERNEL(transpose, uint32_t *, target, const uint32_t *, source, int, rows, int, 
 /* bins[data[i] % bin_count]++ with a grid-stride loop: static shared bins per block, then one atomic per bin. */
 enum { MAX_BINS = 256 };
 STATIC_SHARED(histogram, uint32_t, histogram_bins, MAX_BINS)
-KERNEL(histogram, const uint32_t *, data, uint32_t *, bins, uint32_t, bin_count, int, n) {
-  SHARED uint32_t *local = STATIC_SHARED_PTR(histogram_bins);
+KERNEL(histogram, const uint32_t*, data, uint32_t*, bins, uint32_t, bin_count, int, n) {
+  SHARED uint32_t* local = STATIC_SHARED_PTR(histogram_bins);
   for (uint32_t b = THREAD_IDX(x); b < bin_count; b += BLOCK_DIM(x)) local[b] = 0;
   SYNC_THREADS();
   for (uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x); i < (uint32_t)n; i += GRID_DIM(x) * BLOCK_DIM(x))
@@ -42,7 +42,7 @@ KERNEL(histogram, const uint32_t *, data, uint32_t *, bins, uint32_t, bin_count,
 
 /* Static and dynamic shared memory in one kernel: reverses each block's elements and adds the block's first. */
 STATIC_SHARED(reverse_block, uint32_t, reverse_first, 1)
-KERNEL(reverse_block, uint32_t *, data, int, n) {
+KERNEL(reverse_block, uint32_t*, data, int, n) {
   SHARED uint32_t *first = STATIC_SHARED_PTR(reverse_first), *copy = DYNAMIC_SHARED(uint32_t);
   uint32_t t = THREAD_IDX(x), base = BLOCK_IDX(x) * BLOCK_DIM(x);
   uint32_t count = (uint32_t)n - base < BLOCK_DIM(x) ? (uint32_t)n - base : BLOCK_DIM(x);

@@ -7,15 +7,15 @@
 static void check_vectors(int n) {
   std::vector<float> a(n), b(n), sum(n);
   for (int i = 0; i < n; i++) a[i] = float(i), b[i] = float(3 * i + 1);
-  float *device[3];
-  for (float *&pointer : device) CHECK(hipMalloc(&pointer, n * sizeof(float)));
+  float* device[3];
+  for (float*& pointer : device) CHECK(hipMalloc(&pointer, n * sizeof(float)));
   CHECK(hipMemcpy(device[0], a.data(), n * sizeof(float), hipMemcpyHostToDevice));
   CHECK(hipMemcpy(device[1], b.data(), n * sizeof(float), hipMemcpyHostToDevice));
   LAUNCH(vector_add, blocks_for(n), kThreads, 0, nullptr, device[0], device[1], device[2], n);
   LAUNCH(vector_scale, blocks_for(n), kThreads, 0, nullptr, device[2], 0.25f, n);
   CHECK(hipMemcpy(sum.data(), device[2], n * sizeof(float), hipMemcpyDeviceToHost));
   for (int i = 0; i < n; i++) REQUIRE(sum[i] == (a[i] + b[i]) * 0.25f, "vector_add: element %d is %g", i, sum[i]);
-  for (float *pointer : device) CHECK(hipFree(pointer));
+  for (float* pointer : device) CHECK(hipFree(pointer));
 }
 
 static void check_words(int n) {
@@ -100,7 +100,7 @@ static void check_variables() {
   REQUIRE(counter == 43, "launch_counter is %u, should be 43", counter);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1000);
   check_vectors(n);
   check_words(n);

@@ -8,7 +8,7 @@
 namespace {
 
 enum Kind { kGetDevice, kEventRecord, kEventQuery, kLaunch, kCopy, kKinds };
-const char *const kNames[kKinds] = {"hipGetDevice", "hipEventRecord", "hipEventQuery", "hipLaunchKernel",
+const char* const kNames[kKinds] = {"hipGetDevice", "hipEventRecord", "hipEventQuery", "hipLaunchKernel",
                                     "hipMemcpyAsync"};
 constexpr int kElements = 64, kBatch = 256;
 
@@ -30,7 +30,7 @@ double time_calls(int calls, hipStream_t stream, Call call) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int calls = argument(argc, argv, 1, 2000), threads = argument(argc, argv, 2, 1);
   REQUIRE(calls > 0 && threads > 0, "calls and threads must be positive");
   std::vector<double> total_ns(size_t(threads) * kKinds);
@@ -40,12 +40,12 @@ int main(int argc, char **argv) {
     CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
     CHECK(hipEventCreateWithFlags(&event, hipEventDisableTiming));
     DeviceWords data(kElements);
-    uint32_t *pinned;
-    CHECK(hipHostMalloc(reinterpret_cast<void **>(&pinned), kElements * sizeof(uint32_t), hipHostMallocDefault));
+    uint32_t* pinned;
+    CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), kElements * sizeof(uint32_t), hipHostMallocDefault));
     LAUNCH(iota, 1, kElements, 0, stream, data, uint32_t(t), kElements);
     CHECK(hipStreamSynchronize(stream));
 
-    double *ns = &total_ns[size_t(t) * kKinds];
+    double* ns = &total_ns[size_t(t) * kKinds];
     ns[kGetDevice] = time_calls(calls, stream, [&] {
       int device;
       CHECK(hipGetDevice(&device));
@@ -55,9 +55,8 @@ int main(int argc, char **argv) {
     // Without hipGetLastError, which would be timed too; an error shows in the data.
     ns[kLaunch] = time_calls(calls, stream, [&] { mix<<<1, kElements, 0, stream>>>(data, 3, 1, kElements); });
     CHECK(hipGetLastError());
-    ns[kCopy] = time_calls(calls, stream, [&] {
-      CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, stream));
-    });
+    ns[kCopy] = time_calls(calls, stream,
+                           [&] { CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, stream)); });
 
     Words expected(kElements);
     host_iota(expected, uint32_t(t));

@@ -7,9 +7,9 @@ namespace {
 
 void copy_lines(hipStream_t stream, int n, int rounds) {
   const unsigned blocks = blocks_for(n);
-  void *memory;
+  void* memory;
   CHECK(hipHostMalloc(&memory, 2 * n * sizeof(uint32_t), hipHostMallocDefault));
-  uint32_t *pinned = static_cast<uint32_t *>(memory), *pinned_out = pinned + n;
+  uint32_t *pinned = static_cast<uint32_t*>(memory), *pinned_out = pinned + n;
   Words pageable(n), pageable_out(n), registered(n), expected(n), expected_b(n);
   CHECK(hipHostRegister(registered.data(), n * sizeof(uint32_t), hipHostRegisterDefault));
   DeviceWords a(n), b(n);
@@ -39,12 +39,12 @@ void copy_lines(hipStream_t stream, int n, int rounds) {
     for (int i = 0; i < n; i++) pinned_out[i] ^= 0x5a5a5a5a;
     host_iota(registered, addend_of(r, 9));
     CHECK(hipMemcpyAsync(b, pinned_out, bytes, hipMemcpyHostToDevice, stream));
-    CHECK(hipMemcpyDtoDAsync(reinterpret_cast<hipDeviceptr_t>(static_cast<uint32_t *>(a)),
-                             reinterpret_cast<hipDeviceptr_t>(static_cast<uint32_t *>(b)), bytes, stream));
+    CHECK(hipMemcpyDtoDAsync(reinterpret_cast<hipDeviceptr_t>(static_cast<uint32_t*>(a)),
+                             reinterpret_cast<hipDeviceptr_t>(static_cast<uint32_t*>(b)), bytes, stream));
     CHECK(hipMemcpyAsync(b, registered.data(), bytes, hipMemcpyHostToDevice, stream));
     LAUNCH(mix_from, blocks, kThreads, 0, stream, a, b, 7, n);
     CHECK(hipMemcpyAsync(registered.data(), a, bytes, hipMemcpyDeviceToHost, stream));
-    for (uint32_t &value : expected) value ^= 0x5a5a5a5a;
+    for (uint32_t& value : expected) value ^= 0x5a5a5a5a;
     host_iota(expected_b, addend_of(r, 9));
     host_mix_from(expected, expected_b, 7);
     CHECK(hipStreamSynchronize(stream));
@@ -68,7 +68,7 @@ void copy_planes(hipStream_t stream) {
   // In, on the device, between pitches, and out; what lies between the rows on the host stays as it was.
   matrix_view view = {};
   view.rows = rows, view.columns = columns, view.pitch = uint32_t(pitch / sizeof(uint32_t)), view.factor = 3;
-  view.data = static_cast<uint32_t *>(device);
+  view.data = static_cast<uint32_t*>(device);
   CHECK(hipMemcpy2DAsync(device, pitch, source.data(), host_pitch, width, rows, hipMemcpyHostToDevice, stream));
   LAUNCH(apply_view, blocks_for(int(columns * rows)), kThreads, 0, stream, view, 13);
   CHECK(hipMemcpy2DAsync(other, other_pitch, device, pitch, width, rows, hipMemcpyDeviceToDevice, stream));
@@ -90,7 +90,7 @@ void copy_planes(hipStream_t stream) {
 
 void set_memory(hipStream_t stream, int n) {
   DeviceWords data(n);
-  uint32_t *words = data;
+  uint32_t* words = data;
   Words got(n), expected(n, 0x0b0b0b0b);
   CHECK(hipMemsetAsync(data, 0x0b, data.bytes(), stream));
   CHECK(hipMemsetD32Async(reinterpret_cast<hipDeviceptr_t>(words + n / 4), 0x12345678, n / 2, stream));
@@ -108,7 +108,7 @@ void set_memory(hipStream_t stream, int n) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 4096), rounds = argument(argc, argv, 2, 8);
   hipStream_t stream;
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));

@@ -14,14 +14,14 @@ namespace {
   } while (0)
 
 // The same where the runtimes differ in the code they give.
-#define EXPECT_SOME_ERROR(call)                                \
-  do {                                                         \
-    const hipError_t got_ = (call);                            \
-    REQUIRE(got_ != hipSuccess, "%s did not fail", #call);     \
-    expect_last_error(got_, #call, __LINE__);                  \
+#define EXPECT_SOME_ERROR(call)                            \
+  do {                                                     \
+    const hipError_t got_ = (call);                        \
+    REQUIRE(got_ != hipSuccess, "%s did not fail", #call); \
+    expect_last_error(got_, #call, __LINE__);              \
   } while (0)
 
-void expect_last_error(hipError_t code, const char *call, int line) {
+void expect_last_error(hipError_t code, const char* call, int line) {
   const hipError_t peeked = hipPeekAtLastError(), again = hipPeekAtLastError(), last = hipGetLastError(),
                    cleared = hipGetLastError();
   if (peeked != code || again != code)
@@ -41,8 +41,8 @@ void run(int t) {
 
   uint32_t on_stack[4] = {};
   EXPECT_ERROR(hipFree(on_stack), hipErrorInvalidValue);
-  EXPECT_ERROR(hipMalloc(static_cast<void **>(nullptr), 16), hipErrorInvalidValue);
-  void *huge = nullptr;
+  EXPECT_ERROR(hipMalloc(static_cast<void**>(nullptr), 16), hipErrorInvalidValue);
+  void* huge = nullptr;
   EXPECT_ERROR(hipMalloc(&huge, size_t(1) << 60), hipErrorOutOfMemory);
   REQUIRE(huge == nullptr, "a failed hipMalloc gave a pointer");
   CHECK(hipFree(nullptr));
@@ -81,7 +81,7 @@ void run(int t) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int rounds = argument(argc, argv, 1, 3), threads = 3;
   hipModule_t module;
   hipFunction_t function;

@@ -5,10 +5,10 @@
 
 namespace {
 
-uint32_t *pinned_words(int n) {
-  void *memory = nullptr;
+uint32_t* pinned_words(int n) {
+  void* memory = nullptr;
   CHECK(hipHostMalloc(&memory, n * sizeof(uint32_t), hipHostMallocDefault));
-  return static_cast<uint32_t *>(memory);
+  return static_cast<uint32_t*>(memory);
 }
 
 void run_captured(int n, int launches) {
@@ -102,16 +102,16 @@ void run_explicit(int n, int launches) {
   uint32_t *data_pointer = data, *other_pointer = other;
   uint32_t factor = 9, addend = 4;
   int count = n;
-  void *scale_arguments[] = {&data_pointer, &factor, &addend, &count};
+  void* scale_arguments[] = {&data_pointer, &factor, &addend, &count};
   hipKernelNodeParams kernel = {};
-  kernel.func = reinterpret_cast<void *>(mix);
+  kernel.func = reinterpret_cast<void*>(mix);
   kernel.gridDim = dim3(blocks_for(n));
   kernel.blockDim = dim3(kThreads);
   kernel.kernelParams = scale_arguments;
   CHECK(hipGraphAddKernelNode(&scale, graph, &upload, 1, &kernel));
 
-  void *combine_arguments[] = {&other_pointer, &data_pointer, &factor, &count};
-  kernel.func = reinterpret_cast<void *>(mix_from);
+  void* combine_arguments[] = {&other_pointer, &data_pointer, &factor, &count};
+  kernel.func = reinterpret_cast<void*>(mix_from);
   kernel.kernelParams = combine_arguments;
   const hipGraphNode_t both[] = {scale, clear};
   CHECK(hipGraphAddKernelNode(&combine, graph, both, 2, &kernel));
@@ -139,7 +139,7 @@ void run_explicit(int n, int launches) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), launches = argument(argc, argv, 2, 5);
   run_captured(n, launches);
   run_explicit(n, launches);

@@ -2,11 +2,11 @@
 // usage: hang [elements]
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 256);
   const unsigned blocks = blocks_for(n);
   hipStream_t streams[3];
-  for (hipStream_t &stream : streams) CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+  for (hipStream_t& stream : streams) CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
   DeviceWords data(n), other(n), flag(1), done(1);
   CHECK(hipMemset(flag, 0, flag.bytes()));
   CHECK(hipMemset(done, 0, done.bytes()));

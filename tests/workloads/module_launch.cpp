@@ -12,7 +12,7 @@ struct Code {
   bool multiplies;
 };
 
-void find_kernel(Code &code) {
+void find_kernel(Code& code) {
   hipDeviceptr_t address;
   size_t bytes;
   uint32_t operand = 0;
@@ -25,31 +25,35 @@ void find_kernel(Code &code) {
   CHECK(hipMemcpyHtoD(address, &code.operand, sizeof code.operand));
 }
 
-void launch(Code &code, hipStream_t stream, uint32_t *data, uint32_t amount, int n, bool packed) {
+// How the arguments go over: `kernelParams` or a buffer in `extra`.
+enum class Passing { kPointers, kPacked };
+
+void launch(Code& code, hipStream_t stream, uint32_t* data, uint32_t amount, int n, Passing passing) {
   const unsigned blocks = blocks_for(n);
-  if (packed) {
+  if (passing == Passing::kPacked) {
     struct {
-      uint32_t *data;
+      uint32_t* data;
       uint32_t amount;
       int n;
     } buffer = {data, amount, n};
     size_t bytes = sizeof buffer;
-    void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &buffer, HIP_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+    void* extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &buffer, HIP_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      HIP_LAUNCH_PARAM_END};
     CHECK(hipModuleLaunchKernel(code.transform, blocks, 1, 1, kThreads, 1, 1, 0, stream, nullptr, extra));
   } else {
-    void *arguments[] = {&data, &amount, &n};
+    void* arguments[] = {&data, &amount, &n};
     CHECK(hipModuleLaunchKernel(code.transform, blocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr));
   }
 }
 
-void host_transform(const Code &code, Words &data, uint32_t amount) {
-  for (uint32_t &value : data) value = code.multiplies ? value * (amount * code.operand) : value + amount + code.operand;
+void host_transform(const Code& code, Words& data, uint32_t amount) {
+  for (uint32_t& value : data)
+    value = code.multiplies ? value * (amount * code.operand) : value + amount + code.operand;
 }
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), rounds = argument(argc, argv, 2, 6);
   const std::string paths[] = {kernel_path(argv[0], "same_name_add"), kernel_path(argv[0], "same_name_multiply")};
   hipStream_t stream;
@@ -63,7 +67,7 @@ int main(int argc, char **argv) {
     Code codes[2] = {};
     for (int c = 0; c < 2; c++) {
       codes[c].multiplies = first_multiplies != (c != 0);
-      const std::string &path = paths[codes[c].multiplies ? 1 : 0];
+      const std::string& path = paths[codes[c].multiplies ? 1 : 0];
       if ((r + c) % 3 == 0) {
         CHECK(hipModuleLoad(&codes[c].module, path.c_str()));
       } else {
@@ -73,15 +77,15 @@ int main(int argc, char **argv) {
       find_kernel(codes[c]);
     }
     for (int step = 0; step < 4; step++) {
-      Code &code = codes[(step + r / 2) % 2];
+      Code& code = codes[(step + r / 2) % 2];
       const uint32_t amount = factor_of(r, step);
-      launch(code, stream, data, amount, n, step >= 2);
+      launch(code, stream, data, amount, n, step >= 2 ? Passing::kPacked : Passing::kPointers);
       host_transform(code, expected, amount);
     }
     CHECK(hipMemcpyAsync(got.data(), data, data.bytes(), hipMemcpyDeviceToHost, stream));
     CHECK(hipStreamSynchronize(stream));
     REQUIRE_EQUAL(got, expected, "data after both kernels");
-    for (Code &code : codes) CHECK(hipModuleUnload(code.module));
+    for (Code& code : codes) CHECK(hipModuleUnload(code.module));
   }
   CHECK(hipStreamDestroy(stream));
   std::printf("module_launch: ok, %d rounds, %d elements\n", rounds, n);

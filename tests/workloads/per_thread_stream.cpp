@@ -43,7 +43,7 @@ void run_null_stream(int n, int rounds) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 512), rounds = argument(argc, argv, 2, 8);
   const int threads = argument(argc, argv, 3, 4);
   const unsigned blocks = blocks_for(n);

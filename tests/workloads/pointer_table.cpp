@@ -5,9 +5,10 @@
 
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const bool from_host = argc > 1 && std::strcmp(argv[1], "host") == 0;
-  REQUIRE(argc > 1 && (from_host || std::strcmp(argv[1], "device") == 0), "usage: %s device|host [buffers] [elements]", argv[0]);
+  REQUIRE(argc > 1 && (from_host || std::strcmp(argv[1], "device") == 0), "usage: %s device|host [buffers] [elements]",
+          argv[0]);
   const int buffers = argument(argc, argv, 2, 32), n = argument(argc, argv, 3, 128);
   hipStream_t stream;
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
@@ -15,12 +16,12 @@ int main(int argc, char **argv) {
   CHECK(hipMalloc(&table, buffers * sizeof *table));
   CHECK(hipMalloc(&base, size_t(buffers) * n * sizeof *base));
   DeviceWords sums(buffers);
-  std::vector<uint32_t *> separate;
+  std::vector<uint32_t*> separate;
   LAUNCH(iota, blocks_for(buffers * n), kThreads, 0, stream, base, 1, buffers * n);
   if (from_host) {
     // A buffer each, and the table in the opposite order.
     for (int b = 0; b < buffers; b++) {
-      uint32_t *buffer;
+      uint32_t* buffer;
       CHECK(hipMalloc(&buffer, n * sizeof(uint32_t)));
       LAUNCH(iota, blocks_for(n), kThreads, 0, stream, buffer, uint32_t(1 + (buffers - 1 - b) * n), n);
       separate.insert(separate.begin(), buffer);
@@ -35,7 +36,7 @@ int main(int argc, char **argv) {
   CHECK(hipMemcpyAsync(got.data(), sums, sums.bytes(), hipMemcpyDeviceToHost, stream));
   CHECK(hipStreamSynchronize(stream));
   REQUIRE_EQUAL(got, expected, "sums through the table");
-  for (uint32_t *buffer : separate) CHECK(hipFree(buffer));
+  for (uint32_t* buffer : separate) CHECK(hipFree(buffer));
   CHECK(hipFree(table));
   CHECK(hipFree(base));
   CHECK(hipStreamDestroy(stream));

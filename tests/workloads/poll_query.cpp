@@ -3,7 +3,7 @@
 // usage: poll_query [elements] [rounds] [kernel iterations]
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 256), rounds = argument(argc, argv, 2, 8);
   const uint32_t iterations = uint32_t(argument(argc, argv, 3, 2000));
   const unsigned blocks = blocks_for(n);
@@ -11,8 +11,8 @@ int main(int argc, char **argv) {
   hipEvent_t done;
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
   CHECK(hipEventCreateWithFlags(&done, hipEventDisableTiming));
-  uint32_t *pinned;
-  CHECK(hipHostMalloc(reinterpret_cast<void **>(&pinned), n * sizeof(uint32_t), hipHostMallocDefault));
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), n * sizeof(uint32_t), hipHostMallocDefault));
   DeviceWords data(n);
   Words expected(n);
   host_iota(expected, 3);
@@ -26,7 +26,8 @@ int main(int argc, char **argv) {
     if (r % 2 == 0) {
       while ((state = hipEventQuery(done)) == hipErrorNotReady) std::this_thread::yield();
     } else {
-      while ((state = hipStreamQuery(stream)) == hipErrorNotReady) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      while ((state = hipStreamQuery(stream)) == hipErrorNotReady)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     CHECK(state);
     // "Not ready" is an answer, not an error to be found later; clear it where a runtime thinks otherwise.

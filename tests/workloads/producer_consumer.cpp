@@ -40,7 +40,7 @@ struct Pair {
   uint32_t *slot[kSlots], *state, *total;
 };
 
-void create(Pair &pair, int n) {
+void create(Pair& pair, int n) {
   CHECK(hipStreamCreateWithFlags(&pair.producer_stream, hipStreamNonBlocking));
   CHECK(hipStreamCreateWithFlags(&pair.consumer_stream, hipStreamNonBlocking));
   for (int s = 0; s < kSlots; s++) {
@@ -54,7 +54,7 @@ void create(Pair &pair, int n) {
   CHECK(hipMalloc(&pair.total, n * sizeof(uint32_t)));
 }
 
-void destroy(Pair &pair) {
+void destroy(Pair& pair) {
   for (int s = 0; s < kSlots; s++) {
     CHECK(hipEventDestroy(pair.filled[s]));
     CHECK(hipEventDestroy(pair.emptied[s]));
@@ -67,7 +67,7 @@ void destroy(Pair &pair) {
   CHECK(hipStreamDestroy(pair.consumer_stream));
 }
 
-void produce(Pair &pair, int p, int n, int items) {
+void produce(Pair& pair, int p, int n, int items) {
   const unsigned blocks = blocks_for(n);
   LAUNCH(iota, blocks, kThreads, 0, pair.producer_stream, pair.state, uint32_t(p), n);
   for (int i = 0; i < items; i++) {
@@ -75,15 +75,15 @@ void produce(Pair &pair, int p, int n, int items) {
     // Not yet recorded in the first lap: such a wait is no wait.
     CHECK(hipStreamWaitEvent(pair.producer_stream, pair.emptied[s], 0));
     LAUNCH(mix, blocks, kThreads, 0, pair.producer_stream, pair.state, factor_of(p, i), addend_of(p, i), n);
-    CHECK(hipMemcpyAsync(pair.slot[s], pair.state, n * sizeof(uint32_t), hipMemcpyDeviceToDevice,
-                         pair.producer_stream));
+    CHECK(
+        hipMemcpyAsync(pair.slot[s], pair.state, n * sizeof(uint32_t), hipMemcpyDeviceToDevice, pair.producer_stream));
     CHECK(hipEventRecord(pair.filled[s], pair.producer_stream));
     pair.filled_slots.push(s);
     if (i % kCheckpoint == kCheckpoint - 1) pair.checkpoints.pop();
   }
 }
 
-void consume(Pair &pair, int p, int n, int items) {
+void consume(Pair& pair, int p, int n, int items) {
   const unsigned blocks = blocks_for(n);
   LAUNCH(fill, blocks, kThreads, 0, pair.consumer_stream, pair.total, 1, n);
   for (int i = 0; i < items; i++) {
@@ -118,11 +118,11 @@ void consume(Pair &pair, int p, int n, int items) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), items = argument(argc, argv, 2, 40);
   const int pairs = argument(argc, argv, 3, 2);
   std::vector<Pair> pair(pairs);
-  for (Pair &one : pair) create(one, n);
+  for (Pair& one : pair) create(one, n);
   run_threads(2 * pairs, [&](int t) {
     if (t % 2 == 0)
       produce(pair[t / 2], t / 2, n, items);
@@ -130,6 +130,6 @@ int main(int argc, char **argv) {
       consume(pair[t / 2], t / 2, n, items);
   });
   CHECK(hipDeviceSynchronize());
-  for (Pair &one : pair) destroy(one);
+  for (Pair& one : pair) destroy(one);
   std::printf("producer_consumer: ok, %d pairs, %d items, %d elements\n", pairs, items, n);
 }

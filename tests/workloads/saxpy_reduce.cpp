@@ -2,7 +2,7 @@
 // usage: saxpy_reduce [elements] [repetitions]
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 8192), repetitions = argument(argc, argv, 2, 8);
   std::vector<float> x(n), y(n), expected(n);
   for (int i = 0; i < n; i++) x[i] = float(i % 97), y[i] = expected[i] = float(i % 31);

@@ -13,25 +13,25 @@ class Arena {
  public:
   explicit Arena(size_t bytes) : capacity_(bytes) { CHECK(hipMalloc(&base_, bytes)); }
   ~Arena() { CHECK(hipFree(base_)); }
-  Arena(const Arena &) = delete;
-  Arena &operator=(const Arena &) = delete;
-  uint32_t *words(size_t count) {
-    uint32_t *piece = reinterpret_cast<uint32_t *>(base_ + used_);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  uint32_t* words(size_t count) {
+    uint32_t* piece = reinterpret_cast<uint32_t*>(base_ + used_);
     used_ += (count * sizeof(uint32_t) + 255) / 256 * 256;
     REQUIRE(used_ <= capacity_, "arena is full");
     return piece;
   }
   // The last `count` words: their end is the end of the allocation.
-  uint32_t *last_words(size_t count) { return reinterpret_cast<uint32_t *>(base_ + capacity_) - count; }
+  uint32_t* last_words(size_t count) { return reinterpret_cast<uint32_t*>(base_ + capacity_) - count; }
 
  private:
-  char *base_ = nullptr;
+  char* base_ = nullptr;
   size_t capacity_, used_ = 0;
 };
 
-uint32_t host_fold(const uint32_t *begin, const uint32_t *end) {
+uint32_t host_fold(const uint32_t* begin, const uint32_t* end) {
   uint32_t fold = 2166136261u;
-  for (const uint32_t *p = begin; p != end; p++) fold = (fold ^ *p) * 16777619u;
+  for (const uint32_t* p = begin; p != end; p++) fold = (fold ^ *p) * 16777619u;
   return fold;
 }
 
@@ -39,7 +39,7 @@ void use_arena(hipFunction_t packed_mix_from, int n) {
   const unsigned blocks = blocks_for(n);
   Arena arena((6 * size_t(n) + 1024) * sizeof(uint32_t));
   uint32_t *first = arena.words(n), *second = arena.words(n), *bias = arena.words(16), *result = arena.words(2);
-  uint32_t *last = arena.last_words(n);
+  uint32_t* last = arena.last_words(n);
   hipStream_t stream;
   CHECK(hipStreamCreate(&stream));
 
@@ -64,7 +64,7 @@ void use_arena(hipFunction_t packed_mix_from, int n) {
   for (int y = 0; y < n / 32; y++)
     for (int x = 0; x < 16; x++) {
       // The last row of the view ends before the piece does.
-      uint32_t &value = b[8 + y * 32 + x];
+      uint32_t& value = b[8 + y * 32 + x];
       value = value * 5 + 1 + host_bias[x];
     }
   for (int x = 0; x < 16; x++) c[x] = c[x] * 5 + 2;
@@ -75,13 +75,13 @@ void use_arena(hipFunction_t packed_mix_from, int n) {
 
   // A packed argument buffer.
   struct {
-    uint32_t *target;
-    const uint32_t *source;
+    uint32_t* target;
+    const uint32_t* source;
     uint32_t factor;
     int n;
   } packed = {last, first + n / 2, 11, n / 2};
   size_t packed_bytes = sizeof packed;
-  void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &packed, HIP_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes,
+  void* extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &packed, HIP_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes,
                    HIP_LAUNCH_PARAM_END};
   CHECK(hipModuleLaunchKernel(packed_mix_from, blocks, 1, 1, kThreads, 1, 1, 0, stream, nullptr, extra));
 
@@ -139,9 +139,9 @@ void use_pool(int n, int rounds) {
   DeviceWords total(n);
   LAUNCH(fill, blocks, kThreads, 0, stream, total, 1, n);
   for (int r = 0; r < rounds; r++) {
-    void *memory;
+    void* memory;
     CHECK(hipMallocAsync(&memory, 2 * n * sizeof(uint32_t), stream));
-    uint32_t *piece = static_cast<uint32_t *>(memory) + n;
+    uint32_t* piece = static_cast<uint32_t*>(memory) + n;
     LAUNCH(iota, blocks, kThreads, 0, stream, piece, addend_of(r, r), n);
     LAUNCH(mix_from, blocks, kThreads, 0, stream, total, piece, 7, n);
     CHECK(hipFreeAsync(memory, stream));
@@ -156,7 +156,7 @@ void use_pool(int n, int rounds) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), rounds = argument(argc, argv, 2, 20);
   REQUIRE(n % 32 == 0 && n > 0, "the elements per piece must be a multiple of 32");
   hipModule_t module;

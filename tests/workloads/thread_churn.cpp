@@ -2,7 +2,7 @@
 // usage: thread_churn [threads] [at a time] [elements]
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int threads = argument(argc, argv, 1, 200), at_a_time = argument(argc, argv, 2, 8);
   const int n = argument(argc, argv, 3, 128);
   REQUIRE(at_a_time > 0, "at least one thread at a time");

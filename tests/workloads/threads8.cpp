@@ -7,7 +7,7 @@
 // usage: threads8 [elements] [rounds] [threads]
 #include "workload.hpp"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), rounds = argument(argc, argv, 2, 12);
   const int threads = argument(argc, argv, 3, 8);
   const unsigned blocks = blocks_for(n);

@@ -20,7 +20,7 @@ void set_up_device(int d) {
 uint32_t expected_counter[kDevices] = {100, 200};
 
 // Uses the current device, which the caller knows to be `d`, through the null stream only.
-void use_null_stream(int d, uint32_t *out, uint32_t step) {
+void use_null_stream(int d, uint32_t* out, uint32_t step) {
   Words got(8), expected(8);
   const uint32_t table[4] = {1, 2u + d, 30u + d, 400u + d};
   LAUNCH(use_counter, 1, 8, 0, nullptr, out, step, 8);
@@ -30,7 +30,7 @@ void use_null_stream(int d, uint32_t *out, uint32_t step) {
   REQUIRE_EQUAL(got, expected, "variables of the current device");
 }
 
-void require_on_device(const void *pointer, int d) {
+void require_on_device(const void* pointer, int d) {
   hipPointerAttribute_t attributes;
   CHECK(hipPointerGetAttributes(&attributes, pointer));
   REQUIRE(attributes.device == d, "allocation is on device %d, should be on %d", attributes.device, d);
@@ -38,7 +38,7 @@ void require_on_device(const void *pointer, int d) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int n = argument(argc, argv, 1, 1024), rounds = argument(argc, argv, 2, 8);
   const unsigned blocks = blocks_for(n);
   int devices = 0;
