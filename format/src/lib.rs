@@ -4,11 +4,23 @@
 //! * [`abi`]: the C types HIP passes by value, as argument words
 //! * [`record`]: one recorded call
 //! * [`stream_file`]: the calls of one captured thread
+//! * [`blob_store`]: host contents and code objects, each kept once
+//! * [`code_object`]: kernel signatures out of bundles and ELF images
+//! * [`kernel_table`]: the kernels that launches name
+//! * [`manifest`]: what a process and an archive root say of themselves
+//! * [`archive`]: all of these, opened from a path
+//! * [`hip_error`]: names of return codes
 //!
 //! No HIP runtime is touched here, and no policy on what to record is made here.
 
 #[doc(hidden)]
 pub mod abi;
+pub mod archive;
+pub mod blob_store;
 pub mod catalogue;
+pub mod code_object;
+pub mod hip_error;
+pub mod kernel_table;
+pub mod manifest;
 pub mod record;
 pub mod stream_file;

@@ -235,6 +235,11 @@ impl StreamFile {
         &self.header
     }
 
+    /// Length of the file in bytes, unused segment space included.
+    pub fn len_bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
     /// The records from the first on.
     pub fn records(&self) -> Records<'_> {
         Records { bytes: &self.map, at: HEADER_BYTES, damage: None }

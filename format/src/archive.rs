@@ -1,0 +1,516 @@
+//! Opening an archive: from a path to streams, stores, kernels and a manifest that fit together.
+//!
+//! A path names an archive root, which holds a `pid-<pid>` directory for each recorded process, or one such
+//! directory. A root with one process stands for that process.
+//!
+//! Damage that costs nothing but itself (a torn last entry of an index, a thread that was killed before its first
+//! record) is a [`Warning`]. Damage that would leave calls out in silence is an [`ArchiveError`], unless the caller
+//! asks to see [what is left](Damaged::Tolerate).
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::blob_store::{BLOBS_DIR, BlobError, BlobStore, CODE_OBJECTS_DIR, INDEX_FILE, IndexDamage};
+use crate::catalogue::Api;
+use crate::kernel_table::{self, KernelDamage, KernelTable, KernelTableError};
+use crate::manifest::{self, ManifestError, ProcessManifest, RootManifest};
+use crate::record::{BlobRef, Record};
+use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
+
+/// Directory of stream files in a process archive.
+pub const EVENTS_DIR: &str = "events";
+/// File name extension of a stream file.
+pub const STREAM_EXTENSION: &str = "evs";
+/// What the name of a process archive begins with.
+pub const PROCESS_PREFIX: &str = "pid-";
+/// Event file of AMD's in-tree HRR, by which its archives are told.
+const UPSTREAM_EVENTS_FILE: &str = "events.bin";
+
+/// The directory of a process in an archive root.
+pub fn process_dir(root: &Path, pid: u64) -> PathBuf {
+    root.join(format!("{PROCESS_PREFIX}{pid}"))
+}
+
+/// The stream file of a thread in a process archive.
+pub fn stream_path(process_dir: &Path, thread: u32) -> PathBuf {
+    process_dir.join(EVENTS_DIR).join(format!("{thread}.{STREAM_EXTENSION}"))
+}
+
+/// What to do with a stream file that cannot be read or is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// Refuse the archive.
+    Refuse,
+    /// Leave the file out, or read it as far as it goes, and warn.
+    Tolerate,
+}
+
+/// Why an archive cannot be opened. Every message is one line that names the file and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// Nothing is there.
+    #[error("{}: no such archive; give the directory that HIP_HRR_CAPTURE_OUTPUT named, or a {PROCESS_PREFIX}* directory in it", path.display())]
+    Missing {
+        /// The path given.
+        path: PathBuf,
+    },
+    /// The path is a file.
+    #[error("{} is not a directory; give the directory that holds the archive", path.display())]
+    NotADirectory {
+        /// The path given.
+        path: PathBuf,
+    },
+    /// A directory could not be listed.
+    #[error("{} cannot be read: {reason}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+    /// The directory has nothing of an archive.
+    #[error(
+        "{} holds no archive: it has no {PROCESS_PREFIX}* directory; record one by running a program under hrr-capture, or with \
+         HIP_HRR_CAPTURE_OUTPUT set to it and libhrr_capture.so preloaded",
+        path.display()
+    )]
+    Empty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The root holds several processes.
+    #[error("{} holds {} processes; choose one: {}", path.display(), processes.len(), Choice(processes))]
+    Several {
+        /// The root.
+        path: PathBuf,
+        /// Directories of the processes, by process id.
+        processes: Vec<PathBuf>,
+    },
+    /// The archive was written by AMD's in-tree HRR.
+    #[error("{} is an archive of AMD's in-tree HRR ({UPSTREAM_EVENTS_FILE}), which this build does not read; use the hrr-playback of its ROCm release", path.display())]
+    Upstream {
+        /// The process directory.
+        path: PathBuf,
+    },
+    /// The manifest cannot be read.
+    #[error("{0}")]
+    Manifest(#[from] ManifestError),
+    /// Stream files are missing.
+    #[error("{} holds {found} stream files and its manifest counts {expected} threads; copy the archive again, whole", path.display())]
+    StreamsMissing {
+        /// The events directory.
+        path: PathBuf,
+        /// Stream files found.
+        found: usize,
+        /// Threads in the manifest.
+        expected: u64,
+    },
+    /// A stream file cannot be read.
+    #[error("{} is not a readable stream file: {error}; copy it again from where it was recorded", path.display())]
+    Stream {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: StreamError,
+    },
+    /// A stream file was closed cleanly with more bytes than it has.
+    #[error("{} is cut short: {len_bytes} of {used_bytes} bytes are there; copy it again from where it was recorded", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes there are.
+        len_bytes: u64,
+        /// Bytes its header counts.
+        used_bytes: u64,
+    },
+    /// A record cannot be read.
+    #[error(
+        "{} is damaged at byte {}: {}; copy it again from where it was recorded",
+        path.display(), damage.offset_bytes, damage.error
+    )]
+    Record {
+        /// The stream file.
+        path: PathBuf,
+        /// Where and what.
+        damage: Damage,
+    },
+    /// A blob index cannot be read.
+    #[error("{0}")]
+    Blobs(#[from] BlobError),
+    /// The kernel table cannot be read.
+    #[error("{0}")]
+    Kernels(#[from] KernelTableError),
+}
+
+/// Something wrong with an archive that leaves the rest of it readable. Every message names the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A thread ended before its first record.
+    #[error("{} holds no record: its thread ended before it finished its first call", path.display())]
+    Unstarted {
+        /// The stream file.
+        path: PathBuf,
+    },
+    /// A stream file was left out or is read only in part.
+    #[error("{0}")]
+    Stream(ArchiveError),
+    /// Two stream files say that they are of one thread.
+    #[error("{} says that it is of thread {thread}, as another file does", path.display())]
+    SameThread {
+        /// The later file by name.
+        path: PathBuf,
+        /// The thread number.
+        thread: u32,
+    },
+    /// A stream file says something else than the manifest.
+    #[error("{} is of another capture than the manifest: its {what} differs", path.display())]
+    Mismatch {
+        /// The stream file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+    },
+    /// An index entry was left out.
+    #[error("{}: {damage}", path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong.
+        damage: IndexDamage,
+    },
+    /// A kernel was left out.
+    #[error("{}: {damage}", path.display())]
+    Kernel {
+        /// The kernel table.
+        path: PathBuf,
+        /// What is wrong.
+        damage: KernelDamage,
+    },
+}
+
+/// An API as an archive names it.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchiveApi<'a> {
+    /// Id in the archive's records.
+    pub id: u16,
+    /// Name, or [`ArchiveApi::UNNAMED`] where the manifest has none for the id.
+    pub name: &'a str,
+    /// The row of this build's catalogue with that name.
+    pub known: Option<&'static Api>,
+}
+
+impl ArchiveApi<'_> {
+    /// Stands for the name of an id that the manifest does not list.
+    pub const UNNAMED: &'static str = "(unnamed API)";
+}
+
+/// An opened process archive.
+#[derive(Debug)]
+pub struct Archive {
+    path: PathBuf,
+    manifest: ProcessManifest,
+    streams: Vec<StreamFile>,
+    blobs: BlobStore,
+    code_objects: BlobStore,
+    kernels: KernelTable,
+    /// This build's row for each id of the archive.
+    known: Vec<Option<&'static Api>>,
+    warnings: Vec<Warning>,
+}
+
+impl Archive {
+    /// Opens the archive at a path: a process directory, or a root with exactly one.
+    ///
+    /// # Errors
+    /// Why there is none, or which part of it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        Self::open_with(path, Damaged::Refuse)
+    }
+
+    /// Opens the archive at a path, with a say in what happens to damaged stream files.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, damaged: Damaged) -> Result<Self, ArchiveError> {
+        let path = resolve(path)?;
+        let manifest = ProcessManifest::read(&path.join(manifest::FILE))?;
+        let mut warnings = Vec::new();
+        let streams = open_streams(&path, &manifest, damaged, &mut warnings)?;
+        let mut open_store = |dir: &str| -> Result<BlobStore, ArchiveError> {
+            let store = BlobStore::open(&path.join(dir))?;
+            let index = store.dir().join(INDEX_FILE);
+            let damage = store.index().damage().iter().cloned();
+            warnings.extend(damage.map(|damage| Warning::Index { path: index.clone(), damage }));
+            Ok(store)
+        };
+        let blobs = open_store(BLOBS_DIR)?;
+        let code_objects = open_store(CODE_OBJECTS_DIR)?;
+        let kernels_path = path.join(kernel_table::FILE);
+        let kernels = KernelTable::open(&kernels_path)?;
+        let damage = kernels.damage().iter().cloned();
+        warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
+        let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
+        Ok(Archive { path, manifest, streams, blobs, code_objects, kernels, known, warnings })
+    }
+
+    /// The process directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self) -> &ProcessManifest {
+        &self.manifest
+    }
+
+    /// What was recorded besides calls, handles and sizes.
+    pub fn contents(&self) -> ContentsMode {
+        self.manifest.contents
+    }
+
+    /// The stream files by thread number.
+    pub fn streams(&self) -> &[StreamFile] {
+        &self.streams
+    }
+
+    /// Host contents.
+    pub fn blobs(&self) -> &BlobStore {
+        &self.blobs
+    }
+
+    /// Code objects.
+    pub fn code_objects(&self) -> &BlobStore {
+        &self.code_objects
+    }
+
+    /// Kernels.
+    pub fn kernels(&self) -> &KernelTable {
+        &self.kernels
+    }
+
+    /// What is wrong with the archive and did not keep it from being opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The API with an id of this archive's records.
+    pub fn api(&self, id: u16) -> ArchiveApi<'_> {
+        let position = usize::from(id);
+        ArchiveApi {
+            id,
+            name: self.manifest.apis.get(position).map_or(ArchiveApi::UNNAMED, String::as_str),
+            known: self.known.get(position).copied().flatten(),
+        }
+    }
+
+    /// The catalogue row that a record's arguments can be read by: the one of its name, if it has as many argument words
+    /// as the record. A record of an API unknown to this build, or recorded with other parameters, has none.
+    pub fn row_of(&self, record: &Record<'_>) -> Option<&'static Api> {
+        self.api(record.api()).known.filter(|api| usize::from(api.words) == record.word_count())
+    }
+
+    /// The contents a reference names. `None` where they were withheld or never written.
+    ///
+    /// # Errors
+    /// Why contents that are there cannot be used.
+    pub fn blob(&self, reference: BlobRef) -> Result<Option<&[u8]>, BlobError> {
+        self.blobs.get(reference.number)
+    }
+}
+
+/// A process of an archive root.
+#[derive(Debug)]
+pub struct Process {
+    /// Process id, from the directory's name.
+    pub pid: u64,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its manifest, or why that cannot be read.
+    pub manifest: Result<ProcessManifest, ManifestError>,
+}
+
+/// An archive root and what lies in it.
+#[derive(Debug)]
+pub struct ArchiveRoot {
+    /// The directory.
+    pub path: PathBuf,
+    /// Its own manifest, or why that cannot be read.
+    pub manifest: Result<RootManifest, ManifestError>,
+    /// Its processes by process id.
+    pub processes: Vec<Process>,
+}
+
+impl ArchiveRoot {
+    /// Lists a root.
+    ///
+    /// # Errors
+    /// Why the path is not a directory with recorded processes in it.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        let found = process_dirs(path)?;
+        if found.is_empty() {
+            return Err(ArchiveError::Empty { path: path.to_owned() });
+        }
+        let processes = found
+            .into_iter()
+            .map(|(pid, path)| Process { pid, manifest: ProcessManifest::read(&path.join(manifest::FILE)), path })
+            .collect();
+        let manifest = RootManifest::read(&path.join(manifest::FILE));
+        Ok(ArchiveRoot { path: path.to_owned(), manifest, processes })
+    }
+}
+
+/// Finds the process directory that a path stands for.
+fn resolve(path: &Path) -> Result<PathBuf, ArchiveError> {
+    if is_process_dir(path) {
+        return Ok(path.to_owned());
+    }
+    let mut processes: Vec<PathBuf> = process_dirs(path)?.into_iter().map(|(_, path)| path).collect();
+    let resolved = match processes.len() {
+        0 => path.to_owned(),
+        1 => processes.remove(0),
+        _ => return Err(ArchiveError::Several { path: path.to_owned(), processes }),
+    };
+    if is_process_dir(&resolved) {
+        return Ok(resolved);
+    }
+    if resolved.join(UPSTREAM_EVENTS_FILE).exists() {
+        return Err(ArchiveError::Upstream { path: resolved });
+    }
+    match ProcessManifest::read(&resolved.join(manifest::FILE)) {
+        // A manifest without an events directory: a process that was recorded and made no call.
+        Ok(_) => Ok(resolved),
+        // No manifest, or a root's own: nothing was recorded here.
+        Err(ManifestError::Open { reason, .. }) if reason.kind() == io::ErrorKind::NotFound => {
+            Err(ArchiveError::Empty { path: resolved })
+        }
+        Err(ManifestError::Format { found, .. }) if found.is_empty() => Err(ArchiveError::Empty { path: resolved }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_process_dir(path: &Path) -> bool {
+    path.join(EVENTS_DIR).is_dir()
+}
+
+/// The `pid-*` directories in a directory, by process id.
+fn process_dirs(path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
+    let mut found = Vec::new();
+    for (name, entry_path) in list(path)? {
+        let Some(digits) = name.strip_prefix(PROCESS_PREFIX) else { continue };
+        if let Ok(pid) = digits.parse::<u64>()
+            && entry_path.is_dir()
+        {
+            found.push((pid, entry_path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Names and paths in a directory; names that are not UTF-8 are none of ours.
+fn list(path: &Path) -> Result<Vec<(String, PathBuf)>, ArchiveError> {
+    let failed = |reason: io::Error| match reason.kind() {
+        io::ErrorKind::NotFound => ArchiveError::Missing { path: path.to_owned() },
+        io::ErrorKind::NotADirectory => ArchiveError::NotADirectory { path: path.to_owned() },
+        _ => ArchiveError::Directory { path: path.to_owned(), reason },
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if let Ok(name) = entry.file_name().into_string() {
+            found.push((name, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+fn open_streams(
+    process: &Path,
+    manifest: &ProcessManifest,
+    damaged: Damaged,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<StreamFile>, ArchiveError> {
+    let dir = process.join(EVENTS_DIR);
+    let mut paths: Vec<(u32, PathBuf)> = Vec::new();
+    if dir.is_dir() {
+        for (name, path) in list(&dir)? {
+            let number = name.strip_suffix(STREAM_EXTENSION).and_then(|stem| stem.strip_suffix('.'));
+            if let Some(Ok(number)) = number.map(str::parse) {
+                paths.push((number, path));
+            }
+        }
+    }
+    paths.sort();
+    let mut refuse = |error: ArchiveError| match damaged {
+        Damaged::Refuse => Err(error),
+        Damaged::Tolerate => {
+            warnings.push(Warning::Stream(error));
+            Ok(())
+        }
+    };
+    if (paths.len() as u64) < manifest.thread_count {
+        refuse(ArchiveError::StreamsMissing { path: dir, found: paths.len(), expected: manifest.thread_count })?;
+    }
+    let mut streams = Vec::with_capacity(paths.len());
+    let mut later = Vec::new();
+    for (_, path) in paths {
+        let stream = match StreamFile::open(&path) {
+            Ok(stream) => stream,
+            // The file is made before its header is written, so a kill in between leaves it empty or all zeros.
+            Err(StreamError::ShortHeader { len_bytes: 0 }) => {
+                later.push(Warning::Unstarted { path });
+                continue;
+            }
+            Err(StreamError::Magic { found }) if found.iter().all(|&byte| byte == 0) => {
+                later.push(Warning::Unstarted { path });
+                continue;
+            }
+            Err(error) => {
+                refuse(ArchiveError::Stream { path, error })?;
+                continue;
+            }
+        };
+        let (len_bytes, used_bytes) = (stream.len_bytes(), stream.header().used_bytes);
+        if used_bytes > len_bytes {
+            refuse(ArchiveError::Truncated { path: path.clone(), len_bytes, used_bytes })?;
+        }
+        let header = stream.header();
+        for (differs, what) in
+            [(header.pid != manifest.pid, "process id"), (header.contents != manifest.contents, "contents mode")]
+        {
+            if differs {
+                later.push(Warning::Mismatch { path: path.clone(), what });
+            }
+        }
+        streams.push(stream);
+    }
+    streams.sort_by_key(|stream| stream.header().thread);
+    for pair in streams.windows(2) {
+        if pair[0].header().thread == pair[1].header().thread {
+            later.push(Warning::SameThread { path: pair[1].path().to_owned(), thread: pair[1].header().thread });
+        }
+    }
+    warnings.append(&mut later);
+    Ok(streams)
+}
+
+/// The processes to choose from, as many as fit on a line.
+struct Choice<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Choice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        for (position, path) in self.0.iter().take(SHOWN).enumerate() {
+            let separator = if position == 0 { "" } else { ", " };
+            write!(f, "{separator}{}", path.display())?;
+        }
+        match self.0.len().checked_sub(SHOWN) {
+            Some(more) if more > 0 => write!(f, " and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}

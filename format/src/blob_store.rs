@@ -1,0 +1,592 @@
+//! A blob store: contents by number, each kept once.
+//!
+//! `blobs/` and `code_objects/` of a process archive have the same layout: an `index` and packs.
+//!
+//! `index` begins with a header:
+//!
+//! | offset | type | field |
+//! |---|---|---|
+//! | 0 | u8\[8\] | magic `HRR-BLX\n` |
+//! | 8 | u32 | format version ([`VERSION`]) |
+//! | 12 | | zero up to 64 |
+//!
+//! and continues with entries of 64 bytes, each appended by a single write:
+//!
+//! | offset | type | field |
+//! |---|---|---|
+//! | 0 | u64 | number, as a [`BlobRef`](crate::record::BlobRef) has it |
+//! | 8 | u8\[32\] | BLAKE3-256 of the contents |
+//! | 40 | u32 | pack `n` the contents lie in |
+//! | 44 | u32 | flags: zero |
+//! | 48 | u64 | offset in the pack in bytes, a multiple of 64 |
+//! | 56 | u64 | length in bytes |
+//!
+//! `pack-<n>.bin` holds contents back to back, each at an aligned offset. Equal contents are stored once: their entries
+//! point at the same place. Entries come in any order of number; a number without an entry was never written. All
+//! integers are little-endian.
+//!
+//! A pack is mapped, not loaded, when something in it is first asked for, and the hash of each stored content is
+//! checked on its first use.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memmap2::Mmap;
+
+/// First eight bytes of an index.
+pub const MAGIC: [u8; 8] = *b"HRR-BLX\n";
+/// Version of the layout of index and packs.
+pub const VERSION: u32 = 1;
+/// Size of the index header in bytes.
+pub const HEADER_BYTES: usize = 64;
+/// Size of an index entry in bytes.
+pub const ENTRY_BYTES: usize = 64;
+/// Alignment of contents in a pack in bytes.
+pub const ALIGN_BYTES: u64 = 64;
+/// Length in bytes at which a writer begins the next pack; a single content may be longer.
+pub const PACK_BYTES: u64 = 1 << 30;
+/// File name of the index.
+pub const INDEX_FILE: &str = "index";
+/// Directory of host contents in a process archive.
+pub const BLOBS_DIR: &str = "blobs";
+/// Directory of code objects in a process archive.
+pub const CODE_OBJECTS_DIR: &str = "code_objects";
+/// What stands for the hash of contents that were withheld.
+pub const WITHHELD_HASH: [u8; 32] = [0xff; 32];
+
+/// Byte offsets of the fields of an index entry.
+pub mod offset {
+    /// Blob number.
+    pub const NUMBER: usize = 0;
+    /// BLAKE3-256.
+    pub const HASH: usize = 8;
+    /// Pack number.
+    pub const PACK: usize = 40;
+    /// Flags.
+    pub const FLAGS: usize = 44;
+    /// Offset in the pack.
+    pub const OFFSET: usize = 48;
+    /// Length.
+    pub const LEN: usize = 56;
+}
+
+/// The file name of a pack.
+pub fn pack_file_name(pack: u32) -> String {
+    format!("pack-{pack}.bin")
+}
+
+/// The header an index begins with.
+pub fn index_header() -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// The hash under which contents are stored.
+pub fn content_hash(contents: &[u8]) -> [u8; 32] {
+    *blake3::hash(contents).as_bytes()
+}
+
+/// One entry of an index: where the contents of one number lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Blob number.
+    pub number: u64,
+    /// BLAKE3-256 of the contents.
+    pub hash: [u8; 32],
+    /// Pack the contents lie in.
+    pub pack: u32,
+    /// Offset in the pack in bytes.
+    pub offset_bytes: u64,
+    /// Length in bytes.
+    pub len_bytes: u64,
+}
+
+impl IndexEntry {
+    /// The bytes in the index.
+    pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[offset::NUMBER..][..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[offset::HASH..][..32].copy_from_slice(&self.hash);
+        bytes[offset::PACK..][..4].copy_from_slice(&self.pack.to_le_bytes());
+        bytes[offset::OFFSET..][..8].copy_from_slice(&self.offset_bytes.to_le_bytes());
+        bytes[offset::LEN..][..8].copy_from_slice(&self.len_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an entry; `None` where it carries flags that this version does not have.
+    pub fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if u32_at(offset::FLAGS) != 0 {
+            return None;
+        }
+        let mut hash = [0; 32];
+        hash.copy_from_slice(&bytes[offset::HASH..offset::PACK]);
+        Some(IndexEntry {
+            number: u64_at(offset::NUMBER),
+            hash,
+            pack: u32_at(offset::PACK),
+            offset_bytes: u64_at(offset::OFFSET),
+            len_bytes: u64_at(offset::LEN),
+        })
+    }
+}
+
+/// Something wrong with an index that costs single entries and leaves the rest readable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexDamage {
+    /// The file ends inside an entry.
+    #[error(
+        "its last entry, at byte {offset_bytes}, is cut off after {left_bytes} of {ENTRY_BYTES} bytes and was ignored"
+    )]
+    TornEntry {
+        /// Where the entry begins.
+        offset_bytes: u64,
+        /// Bytes there are of it.
+        left_bytes: usize,
+    },
+    /// An entry has flags unknown to this version.
+    #[error("the entry at byte {offset_bytes} has unknown flags and was ignored")]
+    Flags {
+        /// Where the entry begins.
+        offset_bytes: u64,
+    },
+    /// Two entries have the same number; the first counts.
+    #[error("number {number} has a second entry, at byte {offset_bytes}, which was ignored")]
+    Duplicate {
+        /// The number.
+        number: u64,
+        /// Where the later entry begins.
+        offset_bytes: u64,
+    },
+}
+
+/// Why an index or a content cannot be read. Every message names the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// A file could not be opened or mapped.
+    #[error("{} cannot be read: {reason}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The file is not an index.
+    #[error("{} is not a blob index: {reason}", path.display())]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its header.
+        reason: String,
+    },
+    /// The contents lie outside their pack.
+    #[error(
+        "blob {number} should lie at bytes {offset_bytes}+{len_bytes} of {}, which is {pack_bytes} bytes long",
+        path.display()
+    )]
+    Bounds {
+        /// Blob number.
+        number: u64,
+        /// The pack.
+        path: PathBuf,
+        /// Offset in the pack.
+        offset_bytes: u64,
+        /// Length of the contents.
+        len_bytes: u64,
+        /// Length of the pack.
+        pack_bytes: u64,
+    },
+    /// The contents are not what was written.
+    #[error("blob {number} at byte {offset_bytes} of {} is damaged: its hash is not the one in the index", path.display())]
+    Hash {
+        /// Blob number.
+        number: u64,
+        /// The pack.
+        path: PathBuf,
+        /// Offset in the pack.
+        offset_bytes: u64,
+    },
+}
+
+/// A read index: entries by number.
+#[derive(Clone, Debug, Default)]
+pub struct BlobIndex {
+    /// By ascending number, each number once.
+    entries: Vec<IndexEntry>,
+    damage: Vec<IndexDamage>,
+}
+
+impl BlobIndex {
+    /// Reads the bytes of an index.
+    ///
+    /// An empty file is an index whose writer ended before its header, and has no entries.
+    ///
+    /// # Errors
+    /// What is wrong with its header.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(format!("it is {} bytes long, shorter than its header of {HEADER_BYTES}", bytes.len()));
+        };
+        if header[..8] != MAGIC {
+            return Err(format!("its first bytes are {:02x?}", &header[..8]));
+        }
+        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        if version != VERSION {
+            return Err(format!("its format version is {version}; this build reads version {VERSION}"));
+        }
+        let offset_of = |position: usize| (HEADER_BYTES + position * ENTRY_BYTES) as u64;
+        let (whole, torn) = body.as_chunks::<ENTRY_BYTES>();
+        let mut damage = Vec::new();
+        let mut found = Vec::with_capacity(whole.len());
+        for (position, bytes) in whole.iter().enumerate() {
+            match IndexEntry::parse(bytes) {
+                Some(entry) => found.push((entry, position)),
+                None => damage.push(IndexDamage::Flags { offset_bytes: offset_of(position) }),
+            }
+        }
+        // Stable, so that of two entries with one number the earlier comes first and is the one kept.
+        found.sort_by_key(|(entry, _)| entry.number);
+        let mut entries: Vec<IndexEntry> = Vec::with_capacity(found.len());
+        for (entry, position) in found {
+            if entries.last().is_some_and(|last| last.number == entry.number) {
+                damage.push(IndexDamage::Duplicate { number: entry.number, offset_bytes: offset_of(position) });
+            } else {
+                entries.push(entry);
+            }
+        }
+        if !torn.is_empty() {
+            damage.push(IndexDamage::TornEntry { offset_bytes: offset_of(whole.len()), left_bytes: torn.len() });
+        }
+        Ok(BlobIndex { entries, damage })
+    }
+
+    /// Reads an index file; a missing one has no entries.
+    ///
+    /// # Errors
+    /// [`BlobError::Open`] and [`BlobError::Index`].
+    pub fn open(path: &Path) -> Result<Self, BlobError> {
+        match map(path)? {
+            Mapping::Missing | Mapping::Empty => Ok(Self::default()),
+            Mapping::Bytes(bytes) => {
+                Self::parse(&bytes).map_err(|reason| BlobError::Index { path: path.to_owned(), reason })
+            }
+        }
+    }
+
+    /// The entry of a number.
+    pub fn get(&self, number: u64) -> Option<&IndexEntry> {
+        self.entries.get(self.position(number)?)
+    }
+
+    /// All entries by ascending number.
+    pub fn entries(&self) -> &[IndexEntry] {
+        &self.entries
+    }
+
+    /// What was wrong with single entries.
+    pub fn damage(&self) -> &[IndexDamage] {
+        &self.damage
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        // Numbers are given out from zero on, so most entries stand at their own number.
+        let guess = usize::try_from(number).ok()?;
+        if self.entries.get(guess).is_some_and(|entry| entry.number == number) {
+            return Some(guess);
+        }
+        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+}
+
+/// A store opened for reading. It may be shared between threads.
+#[derive(Debug)]
+pub struct BlobStore {
+    dir: PathBuf,
+    index: BlobIndex,
+    /// Per entry, the position of the first entry with the same contents: hashes are checked once per content.
+    canonical: Vec<u32>,
+    /// Per entry, whether its hash was found right; used at canonical positions only.
+    verified: Vec<AtomicBool>,
+    packs: HashMap<u32, Pack>,
+}
+
+#[derive(Debug)]
+struct Pack {
+    path: PathBuf,
+    mapping: OnceLock<Result<Mapping, BlobError>>,
+}
+
+impl BlobStore {
+    /// Opens the store in a directory. A directory that is not there holds nothing, as in an archive without contents.
+    ///
+    /// # Errors
+    /// Why its index cannot be read. Packs are looked at when they are first needed.
+    pub fn open(dir: &Path) -> Result<Self, BlobError> {
+        let index = BlobIndex::open(&dir.join(INDEX_FILE))?;
+        let mut packs = HashMap::new();
+        let mut first = HashMap::new();
+        let mut canonical = Vec::with_capacity(index.entries.len());
+        for (position, entry) in index.entries.iter().enumerate() {
+            packs
+                .entry(entry.pack)
+                .or_insert_with(|| Pack { path: dir.join(pack_file_name(entry.pack)), mapping: OnceLock::new() });
+            // An index is a mapped file, so its entries number far below 2^32 on any machine that can hold it.
+            let position = u32::try_from(position).unwrap_or(u32::MAX);
+            let place = (entry.pack, entry.offset_bytes, entry.len_bytes, entry.hash);
+            canonical.push(*first.entry(place).or_insert(position));
+        }
+        let verified = canonical.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(BlobStore { dir: dir.to_owned(), index, canonical, verified, packs })
+    }
+
+    /// Where the store lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its index.
+    pub fn index(&self) -> &BlobIndex {
+        &self.index
+    }
+
+    /// How many numbers have contents.
+    pub fn len(&self) -> usize {
+        self.index.entries.len()
+    }
+
+    /// Whether no number has contents.
+    pub fn is_empty(&self) -> bool {
+        self.index.entries.is_empty()
+    }
+
+    /// The hash of a number's contents; [`WITHHELD_HASH`] for [`BlobRef::WITHHELD`](crate::record::BlobRef::WITHHELD).
+    pub fn hash(&self, number: u64) -> Option<[u8; 32]> {
+        if number == crate::record::BlobRef::WITHHELD {
+            return Some(WITHHELD_HASH);
+        }
+        self.index.get(number).map(|entry| entry.hash)
+    }
+
+    /// Length in bytes of a number's contents, as the index has it.
+    pub fn len_bytes(&self, number: u64) -> Option<u64> {
+        self.index.get(number).map(|entry| entry.len_bytes)
+    }
+
+    /// Distinct contents and the bytes they take.
+    pub fn stored(&self) -> Stored {
+        let mut stored = Stored::default();
+        for (position, entry) in self.index.entries.iter().enumerate() {
+            if self.canonical[position] as usize == position {
+                stored.contents += 1;
+                stored.bytes = stored.bytes.saturating_add(entry.len_bytes);
+            }
+        }
+        stored
+    }
+
+    /// The contents of a number, or `None` where it has none. The first use of a content checks its hash.
+    ///
+    /// # Errors
+    /// A pack that cannot be read or is too short, and contents that do not have the hash the index gives.
+    pub fn get(&self, number: u64) -> Result<Option<&[u8]>, BlobError> {
+        let Some(position) = self.index.position(number) else {
+            return Ok(None);
+        };
+        let entry = &self.index.entries[position];
+        let pack = &self.packs[&entry.pack];
+        let contents = self.contents(entry, pack)?;
+        let verified = &self.verified[self.canonical[position] as usize];
+        // Relaxed: the flag carries no data. The bytes it vouches for are a read-only mapping that the OnceLock
+        // published, and a thread that misses the flag only hashes once more.
+        if !verified.load(Ordering::Relaxed) {
+            if content_hash(contents) != entry.hash {
+                return Err(BlobError::Hash { number, path: pack.path.clone(), offset_bytes: entry.offset_bytes });
+            }
+            verified.store(true, Ordering::Relaxed);
+        }
+        Ok(Some(contents))
+    }
+
+    fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<&'a [u8], BlobError> {
+        if entry.len_bytes == 0 {
+            return Ok(&[]);
+        }
+        let bytes: &[u8] = match pack.mapping.get_or_init(|| map(&pack.path)) {
+            Ok(Mapping::Bytes(bytes)) => bytes,
+            Ok(Mapping::Empty) => &[],
+            Ok(Mapping::Missing) => {
+                return Err(BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() });
+            }
+            Err(error) => return Err(error.clone()),
+        };
+        usize::try_from(entry.offset_bytes)
+            .ok()
+            .zip(usize::try_from(entry.len_bytes).ok())
+            .and_then(|(start, len)| bytes.get(start..start.checked_add(len)?))
+            .ok_or_else(|| BlobError::Bounds {
+                number: entry.number,
+                path: pack.path.clone(),
+                offset_bytes: entry.offset_bytes,
+                len_bytes: entry.len_bytes,
+                pack_bytes: bytes.len() as u64,
+            })
+    }
+}
+
+/// What a store holds, equal contents counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Distinct contents.
+    pub contents: u64,
+    /// Bytes they take.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+enum Mapping {
+    Missing,
+    Empty,
+    Bytes(Mmap),
+}
+
+fn map(path: &Path) -> Result<Mapping, BlobError> {
+    let open = |reason: std::io::Error| BlobError::Open { path: path.to_owned(), reason: reason.to_string() };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Mapping::Missing),
+        Err(error) => return Err(open(error)),
+    };
+    if file.metadata().map_err(open)?.len() == 0 {
+        return Ok(Mapping::Empty);
+    }
+    // SAFETY: a file mapping is only sound to borrow while no one truncates the file. Archives must not change while
+    // they are read, and a file that shrinks under the mapping ends the process with SIGBUS rather than corrupting
+    // memory.
+    unsafe { Mmap::map(&file) }.map(Mapping::Bytes).map_err(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64, contents: &[u8], offset_bytes: u64) -> IndexEntry {
+        IndexEntry { number, hash: content_hash(contents), pack: 0, offset_bytes, len_bytes: contents.len() as u64 }
+    }
+
+    fn store(entries: &[IndexEntry], pack: &[u8]) -> (tempfile::TempDir, Result<BlobStore, BlobError>) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = index_header().to_vec();
+        for entry in entries {
+            index.extend(entry.to_bytes());
+        }
+        std::fs::write(dir.path().join(INDEX_FILE), index).unwrap();
+        std::fs::write(dir.path().join("pack-0.bin"), pack).unwrap();
+        let store = BlobStore::open(dir.path());
+        (dir, store)
+    }
+
+    #[test]
+    fn header_and_entry_lie_as_documented() {
+        let mut header = [0; 64];
+        header[..12].copy_from_slice(b"HRR-BLX\n\x01\0\0\0");
+        assert_eq!(index_header(), header);
+
+        let entry = IndexEntry { number: 0x0102, hash: [7; 32], pack: 3, offset_bytes: 0x40, len_bytes: 5 };
+        let mut bytes = [0u8; 64];
+        bytes[0] = 2;
+        bytes[1] = 1;
+        bytes[8..40].fill(7);
+        bytes[40] = 3;
+        bytes[48] = 0x40;
+        bytes[56] = 5;
+        assert_eq!(entry.to_bytes(), bytes);
+        assert_eq!(IndexEntry::parse(&bytes), Some(entry));
+        bytes[44] = 1;
+        assert_eq!(IndexEntry::parse(&bytes), None);
+    }
+
+    #[test]
+    fn contents_come_back_by_number_in_any_order_and_shared() {
+        let mut pack = vec![0; 64 + 5];
+        pack[..3].copy_from_slice(b"abc");
+        pack[64..].copy_from_slice(b"hello");
+        let (_dir, store) =
+            store(&[entry(9, b"hello", 64), entry(0, b"abc", 0), entry(1, b"abc", 0), entry(2, b"", 64)], &pack);
+        let store = store.unwrap();
+        assert_eq!(store.get(0), Ok(Some(&b"abc"[..])));
+        assert_eq!(store.get(1), Ok(Some(&b"abc"[..])));
+        assert_eq!(store.get(2), Ok(Some(&b""[..])));
+        assert_eq!(store.get(9), Ok(Some(&b"hello"[..])));
+        assert_eq!(store.get(3), Ok(None));
+        assert_eq!(store.len_bytes(9), Some(5));
+        assert_eq!(store.hash(9), Some(content_hash(b"hello")));
+        assert_eq!(store.hash(u64::MAX), Some(WITHHELD_HASH));
+        assert_eq!(store.stored(), Stored { contents: 3, bytes: 8 });
+        assert!(store.index().damage().is_empty());
+    }
+
+    #[test]
+    fn damaged_contents_are_refused_by_name() {
+        let (dir, store) = store(&[entry(4, b"abc", 0), entry(5, b"abcdefgh", 0)], b"abX");
+        let store = store.unwrap();
+        let pack = dir.path().join("pack-0.bin");
+        assert_eq!(store.get(4), Err(BlobError::Hash { number: 4, path: pack.clone(), offset_bytes: 0 }));
+        assert_eq!(
+            store.get(5),
+            Err(BlobError::Bounds { number: 5, path: pack, offset_bytes: 0, len_bytes: 8, pack_bytes: 3 })
+        );
+    }
+
+    #[test]
+    fn places_that_overflow_or_packs_that_are_missing_are_errors() {
+        let far = IndexEntry { offset_bytes: u64::MAX, ..entry(0, b"abc", 0) };
+        let missing = IndexEntry { pack: u32::MAX, ..entry(1, b"abc", 0) };
+        let (_dir, store) = store(&[far, missing], b"abc");
+        let store = store.unwrap();
+        assert!(matches!(store.get(0), Err(BlobError::Bounds { .. })));
+        let message = store.get(1).unwrap_err().to_string();
+        assert!(message.contains("pack-4294967295.bin cannot be read: it is not there"), "{message}");
+    }
+
+    #[test]
+    fn a_torn_tail_costs_only_itself() {
+        let mut index = index_header().to_vec();
+        index.extend(entry(0, b"abc", 0).to_bytes());
+        index.extend(entry(0, b"xyz", 64).to_bytes());
+        index.extend(&entry(1, b"abc", 0).to_bytes()[..40]);
+        let index = BlobIndex::parse(&index).unwrap();
+        assert_eq!(index.entries(), [entry(0, b"abc", 0)]);
+        assert_eq!(
+            index.damage(),
+            [
+                IndexDamage::Duplicate { number: 0, offset_bytes: 128 },
+                IndexDamage::TornEntry { offset_bytes: 192, left_bytes: 40 }
+            ]
+        );
+    }
+
+    #[test]
+    fn a_foreign_index_is_refused_and_a_missing_store_is_empty() {
+        assert!(BlobIndex::parse(b"short").unwrap_err().contains("5 bytes long"));
+        let mut header = index_header();
+        header[8] = 2;
+        assert!(BlobIndex::parse(&header).unwrap_err().contains("format version is 2"));
+        header[0] = b'X';
+        assert!(BlobIndex::parse(&header).unwrap_err().contains("first bytes"));
+        let dir = tempfile::tempdir().unwrap();
+        let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
+        assert!(store.is_empty());
+        assert_eq!(store.get(0), Ok(None));
+    }
+}
