@@ -1,9 +1,8 @@
-// What every workload shares: checks, arguments, the standard kernels, their host models, and turn-taking threads.
+// What every workload shares: arguments, the standard kernels, their host models, and turn-taking threads.
 #pragma once
 #include <hip/hip_runtime.h>
 
 #include <condition_variable>
-#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,37 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "check.hpp"
 #include "launch_types.h"
-
-// Ends the process at once: other threads may be inside HIP calls, so no destructors run.
-[[noreturn]] inline void fail(const char* file, int line, const char* format, ...) {
-  va_list values;
-  va_start(values, format);
-  std::fprintf(stderr, "%s:%d: ", file, line);
-  std::vfprintf(stderr, format, values);
-  std::fputc('\n', stderr);
-  va_end(values);
-  std::fflush(nullptr);
-  std::_Exit(1);
-}
-
-#define REQUIRE(condition, ...)                              \
-  do {                                                       \
-    if (!(condition)) fail(__FILE__, __LINE__, __VA_ARGS__); \
-  } while (0)
-
-#define CHECK(call)                                                                               \
-  do {                                                                                            \
-    hipError_t error_ = (call);                                                                   \
-    if (error_ != hipSuccess) fail(__FILE__, __LINE__, "%s: %s", #call, hipGetErrorName(error_)); \
-  } while (0)
-
-// A kernel launch, checked: LAUNCH(mix, blocks, threads, shared_bytes, stream, arguments...).
-#define LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)              \
-  do {                                                                          \
-    kernel<<<dim3(blocks), dim3(threads), shared_bytes, stream>>>(__VA_ARGS__); \
-    CHECK(hipGetLastError());                                                   \
-  } while (0)
 
 // The kernels of tests/kernels/standard.c, by their plain C names. The bodies are there; these give the host the
 // signatures and the registration of each.
