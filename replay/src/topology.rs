@@ -1,0 +1,317 @@
+//! Where workers run: on cores near the device, one worker a core, where the machine lets us choose.
+//!
+//! Pinning steadies timing; it never decides whether a replay works. Whatever stands in the way (a container without
+//! `/sys`, a kernel that refuses, a mask with one core) ends in workers that run where the scheduler puts them, and
+//! [`Placement::description`] says so.
+
+use std::fmt;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use hwlocality::Topology;
+use hwlocality::bitmap::BitmapIndex;
+use hwlocality::cpu::binding::CpuBindingFlags;
+use hwlocality::cpu::cpuset::CpuSet;
+use hwlocality::object::types::ObjectType;
+use hwlocality::topology::builder::{TopologyBuilder, TypeFilter};
+
+/// Highest CPU number that a list may name: Linux knows no more than 8192 CPUs (`CONFIG_NR_CPUS_RANGE_END`).
+pub const MAX_CPU: usize = 8191;
+
+/// Who decides where workers run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PinPolicy {
+    /// Cores near the device, unless workers crowd the cores.
+    #[default]
+    Auto,
+    /// The scheduler.
+    None,
+    /// The user: worker `i` runs on the CPU at `i` modulo the length. Never empty when parsed.
+    List(Vec<usize>),
+}
+
+/// A pin policy that cannot be understood.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} does not say where to pin workers: {reason}; use auto, none, or CPU numbers such as 0,2-5")]
+pub struct PinPolicyError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl FromStr for PinPolicy {
+    type Err = PinPolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "auto" => Ok(PinPolicy::Auto),
+            "none" => Ok(PinPolicy::None),
+            list => match parse_cpu_list(list) {
+                Ok(cpus) => Ok(PinPolicy::List(cpus)),
+                Err(reason) => Err(PinPolicyError { text: text.to_owned(), reason }),
+            },
+        }
+    }
+}
+
+/// Parses `0,2-5` in the order given.
+fn parse_cpu_list(text: &str) -> Result<Vec<usize>, String> {
+    let number = |text: &str| match text.trim().parse::<usize>() {
+        Ok(cpu) if cpu <= MAX_CPU => Ok(cpu),
+        Ok(cpu) => Err(format!("CPU {cpu} is above {MAX_CPU}")),
+        Err(_) => Err(format!("{:?} is not a CPU number", text.trim())),
+    };
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => cpus.push(number(part)?),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("the range {first}-{last} runs backwards"));
+                }
+                cpus.extend(first..=last);
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+impl fmt::Display for PinPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PinPolicy::Auto => f.write_str("auto"),
+            PinPolicy::None => f.write_str("none"),
+            PinPolicy::List(cpus) => f.write_str(&cpu_ranges(cpus)),
+        }
+    }
+}
+
+/// Where each worker runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// CPU number (as the OS counts them) of each worker; None where the scheduler decides.
+    pub cores: Vec<Option<usize>>,
+    /// What was decided and why, for people: `pinned 4 workers to CPUs 0-3, near device 0000:c1:00.0`.
+    pub description: String,
+}
+
+impl Placement {
+    /// Leaves every worker to the scheduler, because of `reason`.
+    fn none(worker_count: usize, reason: &str) -> Self {
+        Placement { cores: vec![None; worker_count], description: format!("workers not pinned: {reason}") }
+    }
+}
+
+/// A thread that could not be pinned. Harmless: it runs where the scheduler puts it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("thread not pinned to CPU {cpu}: {reason}")]
+pub struct BindError {
+    /// CPU number asked for.
+    pub cpu: usize,
+    /// What the system said.
+    pub reason: String,
+}
+
+/// Places `worker_count` workers by `policy`, near the device at `pci_bus_id` (such as `0000:c1:00.0`) if it is known.
+pub fn place(policy: &PinPolicy, pci_bus_id: Option<&str>, worker_count: usize) -> Placement {
+    if *policy == PinPolicy::None {
+        return Placement::none(worker_count, "not asked for");
+    }
+    let Some(topology) = machine() else {
+        return Placement::none(worker_count, "the machine does not show its cores");
+    };
+    place_on(topology, &allowed_cpus(topology), policy, pci_bus_id, worker_count)
+}
+
+/// Pins the calling thread to CPU `core`, a number out of [`Placement::cores`].
+///
+/// # Errors
+/// Says what the system said; the thread then runs where it ran before.
+pub fn bind_current_thread(core: usize) -> Result<(), BindError> {
+    let error = |reason: String| BindError { cpu: core, reason };
+    let topology = machine().ok_or_else(|| error("the machine does not show its cores".to_owned()))?;
+    let index = BitmapIndex::try_from(core).map_err(|_| error("no such CPU".to_owned()))?;
+    guarded(|| topology.bind_cpu(&CpuSet::from(index), CpuBindingFlags::THREAD).map_err(|e| error(e.to_string())))
+        .unwrap_or_else(|| Err(error("the topology library failed".to_owned())))
+}
+
+/// This machine's topology, looked at once. None where it cannot be had.
+fn machine() -> Option<&'static Topology> {
+    static MACHINE: OnceLock<Option<Topology>> = OnceLock::new();
+    MACHINE.get_or_init(|| guarded(load).flatten()).as_ref()
+}
+
+fn load() -> Option<Topology> {
+    // The x86 component moves this thread from core to core to ask each its id; the OS knows the same. Of I/O objects
+    // only PCI devices: OS devices would make hwloc's plugins start GPU runtimes of their own.
+    let builder = TopologyBuilder::new().without_component("x86").ok()?;
+    let builder = builder.with_type_filter(ObjectType::PCIDevice, TypeFilter::KeepAll).ok()?;
+    builder.build().ok()
+}
+
+/// Runs `look`; None if it panics. The topology library takes what it finds odd in a machine for a programming error;
+/// to a replay it is one more machine that does not say where to pin.
+fn guarded<T>(look: impl FnOnce() -> T) -> Option<T> {
+    // Unwind safe: a topology is not modified after it is loaded, and nothing else is shared with `look`.
+    catch_unwind(AssertUnwindSafe(look)).ok()
+}
+
+/// CPUs that this process may use: those of its control group, less what its affinity mask leaves out.
+fn allowed_cpus(topology: &Topology) -> CpuSet {
+    let all = topology.cpuset().clone_target();
+    match guarded(|| topology.cpu_binding(CpuBindingFlags::THREAD)) {
+        Some(Ok(mask)) => &all & &mask,
+        _ => all,
+    }
+}
+
+fn place_on(
+    topology: &Topology,
+    allowed: &CpuSet,
+    policy: &PinPolicy,
+    pci_bus_id: Option<&str>,
+    worker_count: usize,
+) -> Placement {
+    match policy {
+        PinPolicy::None => Placement::none(worker_count, "not asked for"),
+        PinPolicy::List(cpus) => place_by_list(allowed, cpus, worker_count),
+        PinPolicy::Auto => guarded(|| place_near(topology, allowed, pci_bus_id, worker_count))
+            .unwrap_or_else(|| Placement::none(worker_count, "the machine does not show its cores")),
+    }
+}
+
+fn place_by_list(allowed: &CpuSet, cpus: &[usize], worker_count: usize) -> Placement {
+    let may_use = |cpu: usize| BitmapIndex::try_from(cpu).is_ok_and(|index| allowed.is_set(index));
+    let (usable, refused): (Vec<usize>, Vec<usize>) = cpus.iter().copied().partition(|&cpu| may_use(cpu));
+    if usable.is_empty() {
+        return Placement::none(worker_count, &format!("this process may not use CPUs {}", cpu_ranges(cpus)));
+    }
+    let cores: Vec<Option<usize>> = usable.iter().copied().cycle().take(worker_count).map(Some).collect();
+    let mut description = format!("pinned {} as told", pinned(&cores));
+    if !refused.is_empty() {
+        description.push_str(&format!("; this process may not use CPUs {}", cpu_ranges(&refused)));
+    }
+    Placement { cores, description }
+}
+
+/// One processing unit of the machine that this process may use.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    cpu: usize,
+    /// How many of its core's candidates come before it.
+    rank_in_core: usize,
+    /// 0 nearest to the device.
+    distance: usize,
+}
+
+fn place_near(topology: &Topology, allowed: &CpuSet, pci_bus_id: Option<&str>, worker_count: usize) -> Placement {
+    let surroundings = pci_bus_id.map_or_else(Vec::new, |id| surroundings(topology, id));
+    let mut candidates = Vec::new();
+    for core in cores(topology) {
+        let units = (&core & allowed).iter_set().map(usize::from).collect::<Vec<_>>();
+        for (rank_in_core, cpu) in units.into_iter().enumerate() {
+            let index = BitmapIndex::try_from(cpu).expect("it came out of a bitmap");
+            let outside = surroundings.iter().take_while(|set| !set.is_set(index)).count();
+            candidates.push(Candidate { cpu, rank_in_core, distance: outside });
+        }
+    }
+    let core_count = candidates.iter().filter(|candidate| candidate.rank_in_core == 0).count();
+    if core_count == 0 {
+        return Placement::none(worker_count, "the machine does not show its cores");
+    }
+    if worker_count >= 2 * core_count {
+        let reason = format!("{worker_count} workers on {core_count} available core{}", plural(core_count));
+        return Placement::none(worker_count, &reason);
+    }
+    // A far core to itself is worth more than half of a near one: a worker that waits spins. The sort is stable, so
+    // neighbours in the topology stay neighbours.
+    candidates.sort_by_key(|candidate| (candidate.rank_in_core, candidate.distance));
+    // Workers beyond the last processing unit are left to the scheduler: pinned, they would have to share one with a
+    // worker while others have theirs to themselves.
+    let mut cores: Vec<Option<usize>> = candidates.iter().take(worker_count).map(|unit| Some(unit.cpu)).collect();
+    let unpinned = worker_count - cores.len();
+    cores.resize(worker_count, None);
+    let mut description = format!("pinned {}", pinned(&cores));
+    match pci_bus_id {
+        None => description.push_str(", the device's place is not known"),
+        Some(id) if surroundings.is_empty() => description.push_str(&format!(", device {id} is not in the topology")),
+        Some(id) => {
+            let far = candidates.iter().take(worker_count).filter(|unit| unit.distance > 0).count();
+            description.push_str(&format!(", near device {id}"));
+            if far > 0 {
+                description.push_str(&format!(" but for {far}"));
+            }
+        }
+    }
+    if unpinned > 0 {
+        description.push_str(&format!("; {unpinned} more left to the scheduler"));
+    }
+    Placement { cores, description }
+}
+
+/// CPU sets around the device, the nearest first, each within the next. Empty where the device is not found.
+fn surroundings(topology: &Topology, pci_bus_id: &str) -> Vec<CpuSet> {
+    let Ok(Some(device)) = topology.pci_device_by_bus_id_string(pci_bus_id) else {
+        return Vec::new();
+    };
+    let Some(nearest) = device.first_non_io_ancestor() else {
+        return Vec::new();
+    };
+    let mut sets: Vec<CpuSet> = Vec::new();
+    for object in std::iter::once(nearest).chain(nearest.ancestors()) {
+        if let Some(set) = object.cpuset()
+            && sets.last().is_none_or(|last| *last != *set)
+        {
+            sets.push(set.clone_target());
+        }
+    }
+    sets
+}
+
+/// CPU sets of the cores in topology order; processing units stand for cores where no cores are shown.
+fn cores(topology: &Topology) -> Vec<CpuSet> {
+    let of_type = |kind| {
+        topology
+            .objects_with_type(kind)
+            .filter_map(|object| object.cpuset().map(|set| set.deref().clone()))
+            .collect::<Vec<CpuSet>>()
+    };
+    let cores = of_type(ObjectType::Core);
+    if cores.is_empty() { of_type(ObjectType::PU) } else { cores }
+}
+
+/// `4 workers to CPUs 0-3`.
+fn pinned(cores: &[Option<usize>]) -> String {
+    let mut cpus: Vec<usize> = cores.iter().flatten().copied().collect();
+    let worker_count = cpus.len();
+    cpus.sort_unstable();
+    cpus.dedup();
+    format!("{worker_count} worker{} to CPU{} {}", plural(worker_count), plural(cpus.len()), cpu_ranges(&cpus))
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Writes CPU numbers as a list that [`PinPolicy`] parses to the same: `0,2-5`.
+fn cpu_ranges(cpus: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let ranges = ranges.iter().map(|&(first, last)| match last {
+        last if last == first => first.to_string(),
+        last => format!("{first}-{last}"),
+    });
+    ranges.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;
