@@ -13,13 +13,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::code_object::{ArgKind, KernelArg};
+use crate::code_object::{ArgKind, KernelArg, MAX_KERNARG_BYTES};
 
 /// File name in a process archive.
 pub const FILE: &str = "kernels.jsonl";
-
-/// Largest kernel argument segment in bytes that a reader believes; runtimes allow a few KiB.
-pub const MAX_KERNARG_BYTES: u32 = 1 << 19;
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

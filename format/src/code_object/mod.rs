@@ -1,5 +1,249 @@
-//! Kernel signatures of a code object.
+//! Code objects: which kernels an image holds and where their arguments lie.
+//!
+//! HIP is given code as a bare AMD GPU ELF image, as an offload [`bundle`] with an image for each target, or as a
+//! compressed bundle; fat binary sections hold several bundles in a row. [`signatures`] reads all of these, and
+//! [`image_len_bytes`] tells how long an image is of which only the address is known.
+//!
+//! Everything here is input from outside: sizes are checked before they are used, and decompression is bounded.
 
+mod amdgpu_metadata;
+pub mod bundle;
+mod ccob;
+mod elf;
+mod error;
+mod read_at;
 mod signature;
 
+use std::collections::HashSet;
+
+pub use bundle::processor;
+pub use error::CodeObjectError;
 pub use signature::{ArgKind, KernelArg, KernelSignature, explicit_bytes};
+
+use read_at::{ReadAt, Unbounded};
+
+/// Largest kernel argument segment in bytes that is believed; runtimes allow a few KiB.
+pub const MAX_KERNARG_BYTES: u32 = 1 << 19;
+/// Largest image in bytes that is believed.
+pub const MAX_IMAGE_BYTES: usize = 1 << 36;
+/// Most bytes that the compressed bundles of one image may unpack to, all together.
+pub const MAX_UNCOMPRESSED_BYTES: u64 = 4 << 30;
+/// First word of the wrapper that compiled host code passes to `__hipRegisterFatBinary` (`HIPF`).
+pub const FAT_BINARY_MAGIC: u32 = 0x4849_5046;
+
+/// An image in a code object, with what its target is called.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetImage<'a> {
+    /// Entry id of the bundle it came from; empty for a bare image.
+    pub id: &'a str,
+    /// The image.
+    pub image: &'a [u8],
+}
+
+/// Gives each target's image in a code object to `visit`, bundles unpacked, in order.
+///
+/// # Errors
+/// Why the code object cannot be read, or what `visit` returned.
+pub fn visit_targets(
+    image: &[u8],
+    mut visit: impl FnMut(TargetImage<'_>) -> Result<(), CodeObjectError>,
+) -> Result<(), CodeObjectError> {
+    if elf::machine(image).is_some() {
+        return visit(TargetImage { id: "", image });
+    }
+    let mut rest = image;
+    let mut budget_bytes = MAX_UNCOMPRESSED_BYTES;
+    let mut first = true;
+    loop {
+        let len_bytes = if rest.starts_with(&bundle::MAGIC) {
+            visit_bundle(rest, &mut visit)?
+        } else if rest.starts_with(&ccob::MAGIC) {
+            let (contents, len_bytes) = ccob::decompress(rest, budget_bytes)?;
+            budget_bytes -= contents.len() as u64;
+            visit_bundle(&contents, &mut visit)?;
+            len_bytes
+        } else if first {
+            return Err(CodeObjectError::Unknown { found: rest[..rest.len().min(8)].to_vec() });
+        } else {
+            // What follows the last bundle of a section is another section's.
+            return Ok(());
+        };
+        first = false;
+        // Bundles in one section are padded to its alignment.
+        rest = rest.get(len_bytes..).unwrap_or_default();
+        let padding = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
+        rest = &rest[padding..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn visit_bundle(
+    bytes: &[u8],
+    visit: &mut impl FnMut(TargetImage<'_>) -> Result<(), CodeObjectError>,
+) -> Result<usize, CodeObjectError> {
+    let (entries, len_bytes) = bundle::parse(bytes)?;
+    for entry in entries {
+        visit(TargetImage { id: entry.id, image: entry.image })?;
+    }
+    Ok(len_bytes)
+}
+
+/// The kernels of all AMD GPU images in a code object, each name once.
+///
+/// A code object without such images (host code, PTX) has none. Where a kernel stands in several images, as it does in
+/// a bundle for several GPUs, its arguments are the same in each and the first is taken.
+///
+/// # Errors
+/// Why the code object cannot be read. An image whose metadata is malformed is passed over as long as another image
+/// of the code object has kernels.
+pub fn signatures(image: &[u8]) -> Result<Vec<KernelSignature>, CodeObjectError> {
+    let mut found = Vec::new();
+    let mut names = HashSet::new();
+    let mut malformed = None;
+    let mut places = HashSet::new();
+    visit_targets(image, |target| {
+        // Entries may share an image, and a crafted bundle could have thousands that do.
+        let is_new = places.insert((target.image.as_ptr() as usize, target.image.len()));
+        if !is_new || elf::machine(target.image) != Some(elf::MACHINE_AMDGPU) {
+            return Ok(());
+        }
+        let note = elf::note(target.image, amdgpu_metadata::NOTE_NAME, amdgpu_metadata::NOTE_KIND);
+        match note.and_then(|note| note.map_or(Ok(Vec::new()), amdgpu_metadata::parse)) {
+            Ok(kernels) => {
+                found.extend(kernels.into_iter().filter(|kernel| names.insert(kernel.name.clone())));
+            }
+            Err(error) => malformed = malformed.take().or(Some(error)),
+        }
+        Ok(())
+    })?;
+    match malformed {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+/// Length in bytes of the image at the start of `bytes`, from its headers: to the furthest byte that a bundle's entries
+/// or an ELF file's tables name. `None` where it is no image, or of a form that does not say.
+pub fn image_len(bytes: &[u8]) -> Option<usize> {
+    len_of(bytes)
+}
+
+/// As [`image_len`], for an image of which only the address is known, as HIP's module and fat binary calls take it.
+///
+/// # Safety
+/// * `image` is null, or the address of a whole code object image as those calls want it: at least its first 8 bytes
+///   can be read and, where they are those of a bundle or ELF file, so can everything its headers describe.
+/// * The image is not written while the call lasts.
+pub unsafe fn image_len_bytes(image: *const u8) -> Option<usize> {
+    if image.is_null() {
+        return None;
+    }
+    // SAFETY: what this function's caller promised is what `Unbounded::new` asks for.
+    len_of(&unsafe { Unbounded::new(image) })
+}
+
+fn len_of<B: ReadAt + ?Sized>(bytes: &B) -> Option<usize> {
+    // Eight bytes tell the forms apart, and are the most that may be read before the form is known.
+    let start: [u8; 8] = bytes.read(0)?;
+    let len_bytes = if start.starts_with(&elf::MAGIC) {
+        elf::len_bytes(bytes)?
+    } else if start.starts_with(&ccob::MAGIC) {
+        ccob::header(bytes).ok()?.total_bytes?
+    } else if bundle::MAGIC.starts_with(&start) && bytes.read(0)? == bundle::MAGIC {
+        bundle::len_bytes(bytes)?
+    } else {
+        return None;
+    };
+    (len_bytes <= MAX_IMAGE_BYTES).then_some(len_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_object(kernels: &[(&str, &[(u32, u32, &str)])]) -> Vec<u8> {
+        elf::tests::build(elf::MACHINE_AMDGPU, &[(b"AMDGPU", 32, &amdgpu_metadata::tests::build(kernels))])
+    }
+
+    fn names(image: &[u8]) -> Vec<String> {
+        signatures(image).unwrap().into_iter().map(|kernel| kernel.name).collect()
+    }
+
+    fn two_targets() -> Vec<u8> {
+        bundle::tests::build(&[
+            ("host-x86_64-unknown-linux-gnu-", b""),
+            ("hipv4-amdgcn-amd-amdhsa--gfx942", &code_object(&[("saxpy", &[(0, 4, "by_value")])])),
+            ("hipv4-amdgcn-amd-amdhsa--gfx90a", &code_object(&[("saxpy", &[]), ("only_90a", &[])])),
+            ("hipv4-nvptx64-nvidia-cuda-unknown-sm_90", b".version 8.0"),
+        ])
+    }
+
+    #[test]
+    fn a_bare_image_gives_its_kernels() {
+        let kernels = signatures(&code_object(&[("saxpy", &[(0, 4, "by_value"), (8, 8, "global_buffer")])])).unwrap();
+        assert_eq!(kernels.len(), 1);
+        assert_eq!((kernels[0].name.as_str(), kernels[0].explicit_bytes()), ("saxpy", 16));
+    }
+
+    #[test]
+    fn kernels_of_all_targets_are_merged_by_name() {
+        let kernels = signatures(&two_targets()).unwrap();
+        assert_eq!(kernels.iter().map(|kernel| kernel.name.as_str()).collect::<Vec<_>>(), ["saxpy", "only_90a"]);
+        assert_eq!(kernels[0].args.len(), 1);
+    }
+
+    #[test]
+    fn bundles_in_a_row_compressed_or_not_are_all_read() {
+        let mut section = two_targets();
+        section.resize(section.len().next_multiple_of(4096), 0);
+        let second = bundle::tests::build(&[("hip-amdgcn-amd-amdhsa--gfx906", &code_object(&[("second", &[])]))]);
+        section.extend(ccob::tests::build(2, 1, &second));
+        section.extend([0; 7]);
+        let third = bundle::tests::build(&[("hip-amdgcn-amd-amdhsa-gfx900-", &code_object(&[("third", &[])]))]);
+        section.extend(ccob::tests::build(3, 0, &third));
+        section.extend(b"\0\0not a bundle");
+        assert_eq!(names(&section), ["saxpy", "only_90a", "second", "third"]);
+        assert_eq!(image_len(&section), Some(two_targets().len()));
+    }
+
+    #[test]
+    fn images_without_amd_gpu_code_have_no_kernels() {
+        let host = elf::tests::build(62, &[(b"AMDGPU", 32, b"\x80")]);
+        assert_eq!(signatures(&host), Ok(vec![]));
+        let ptx = bundle::tests::build(&[("hipv4-nvptx64-nvidia-cuda--sm_90", b".version"), ("hipv4-x86_64--", &host)]);
+        assert_eq!(signatures(&ptx), Ok(vec![]));
+        assert!(matches!(signatures(b"nothing of the kind"), Err(CodeObjectError::Unknown { .. })));
+        assert!(matches!(signatures(b""), Err(CodeObjectError::Unknown { .. })));
+    }
+
+    #[test]
+    fn malformed_metadata_is_an_error_only_where_nothing_else_has_kernels() {
+        let bad = elf::tests::build(elf::MACHINE_AMDGPU, &[(b"AMDGPU", 32, b"\x81")]);
+        assert!(matches!(signatures(&bad), Err(CodeObjectError::Metadata { .. })));
+        let mixed = bundle::tests::build(&[("a", &bad), ("b", &code_object(&[("good", &[])]))]);
+        assert_eq!(names(&mixed), ["good"]);
+    }
+
+    #[test]
+    fn lengths_follow_from_headers_by_slice_and_by_address() {
+        let bundle = two_targets();
+        for image in [
+            code_object(&[("saxpy", &[])]),
+            bundle.clone(),
+            ccob::tests::build(2, 1, &bundle),
+            ccob::tests::build(3, 0, &bundle),
+        ] {
+            assert_eq!(image_len(&image), Some(image.len()));
+            // SAFETY: the vector holds a whole image and lives through the call.
+            assert_eq!(unsafe { image_len_bytes(image.as_ptr()) }, Some(image.len()));
+        }
+        assert_eq!(image_len(&ccob::tests::build(1, 1, &bundle)), None);
+        // SAFETY: null is allowed, and eight readable bytes of no known form are too.
+        unsafe {
+            assert_eq!(image_len_bytes(std::ptr::null()), None);
+            assert_eq!(image_len_bytes(b"#version".as_ptr()), None);
+        }
+    }
+}
