@@ -1,0 +1,261 @@
+//! The run report: what a replay did and how long it took, as one JSON file.
+//!
+//! A field that is added later has a default, so that an older report stays readable; a change of meaning raises
+//! [`SCHEMA_VERSION`].
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the layout written here, and the newest that is read.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One invocation of `hrr-playback`: one replay, or several of the same archive in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunReport {
+    /// Layout of this report, [`SCHEMA_VERSION`] when written.
+    pub schema_version: u32,
+    /// Version of the replayer that wrote the report.
+    pub hrr_version: String,
+    /// Path of the archive as given.
+    pub archive: String,
+    /// The HIP runtime.
+    pub runtime: RuntimeReport,
+    /// The device that the first captured device was mapped to.
+    pub device: DeviceReport,
+    /// How the replay ran, as printed: `4 worker threads, order capture`.
+    pub mode: String,
+    /// Number of workers that issued calls.
+    pub threads: u32,
+    /// Ordering rule: `capture`, `deps` or `program`.
+    pub order: String,
+    /// Where the workers were pinned, in words.
+    pub placement: String,
+    /// Wall time of the timed section: the median where there are several repetitions.
+    pub wall_ns: u64,
+    /// Time from the start of the process to the start of the first timed section.
+    pub setup_ns: u64,
+    /// Wall time of the timed section of each repetition, in the order they ran. Warm-up runs are not among them.
+    pub repetitions: Vec<u64>,
+    /// Durations of calls by API, over all repetitions, the most time first.
+    pub apis: Vec<ApiReport>,
+    /// What each worker spent its time on, over all repetitions.
+    pub workers: Vec<WorkerReport>,
+    /// Device results checked.
+    pub d2h: D2hReport,
+    /// Kernels launched per repetition.
+    pub kernels_launched: u64,
+    /// Graphs launched per repetition.
+    pub graphs_launched: u64,
+    /// Recorded calls that came out differently.
+    pub events_failed: u64,
+    /// Exit code of the replay.
+    pub exit_code: i32,
+}
+
+/// The HIP runtime that a replay ran on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeReport {
+    /// Path of the library that was loaded.
+    pub path: String,
+    /// What `hipRuntimeGetVersion` says.
+    pub version: i32,
+}
+
+/// The device that a replay ran on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceReport {
+    /// Marketing name.
+    pub name: String,
+    /// Architecture with features: `gfx942:sramecc+:xnack-`.
+    pub arch: String,
+    /// PCI bus id, empty where unknown.
+    pub pci_bus_id: String,
+}
+
+/// Durations of one API's calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApiReport {
+    /// Name of the HIP entry point.
+    pub name: String,
+    /// Number of calls.
+    pub count: u64,
+    /// Sum of their durations, exact.
+    pub total_ns: u64,
+    /// Half of the calls took no longer; to the histogram's precision, as the other percentiles.
+    pub p50_ns: u64,
+    /// Nine of ten calls took no longer.
+    pub p90_ns: u64,
+    /// 99 of 100 calls took no longer.
+    pub p99_ns: u64,
+    /// The longest call, exact.
+    pub max_ns: u64,
+}
+
+/// Where one worker's time went. What is left of `total_ns` is the replayer's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerReport {
+    /// Number of the worker, from 0.
+    pub worker: u32,
+    /// CPU that it was pinned to.
+    pub cpu: Option<u32>,
+    /// Calls that it issued.
+    pub calls: u64,
+    /// Time inside HIP calls.
+    pub in_calls_ns: u64,
+    /// Time spent waiting for other workers' calls.
+    pub waiting_ns: u64,
+    /// Time of the timed sections.
+    pub total_ns: u64,
+}
+
+/// Device results checked against the recorded ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct D2hReport {
+    /// Equal bytes.
+    pub exact: u64,
+    /// Within the tolerance.
+    pub within: u64,
+    /// Different.
+    pub failed: u64,
+    /// Nothing to compare.
+    pub skipped: u64,
+}
+
+/// A report that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not a run report.
+    #[error("{}: not a run report: {source}; `hrr-playback --report FILE` writes one", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where it stops being one.
+        source: serde_json::Error,
+    },
+    /// The file has a layout that this version does not know.
+    #[error("{}: report layout {found}, this version reads 1 to {SCHEMA_VERSION}; use the hrr-perf of the version that wrote it", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Its layout version; 0 where the file names none.
+        found: u32,
+    },
+    /// The report times nothing.
+    #[error("{}: the report holds no wall time of any repetition", path.display())]
+    NoRepetitions {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl RunReport {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not a report, or is of a layout not known here.
+    pub fn read(path: &Path) -> Result<Self, ReportError> {
+        let text = fs::read(path).map_err(|source| ReportError::Io { path: path.to_owned(), source })?;
+        let report: RunReport =
+            serde_json::from_slice(&text).map_err(|source| ReportError::Json { path: path.to_owned(), source })?;
+        match report.schema_version {
+            1..=SCHEMA_VERSION => Ok(report),
+            found => Err(ReportError::Schema { path: path.to_owned(), found }),
+        }
+    }
+
+    /// Writes the report, as a whole or not at all: to a file beside `path`, then renamed.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), ReportError> {
+        let io = |source| ReportError::Io { path: path.to_owned(), source };
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
+        text.push(b'\n');
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let beside = path.with_file_name(name);
+        let written = fs::File::create(&beside)
+            .and_then(|mut file| file.write_all(&text))
+            .and_then(|()| fs::rename(&beside, path));
+        written.map_err(|error| {
+            // Best effort: the error that matters is the one being reported.
+            let _ = fs::remove_file(&beside);
+            io(error)
+        })
+    }
+
+    /// Wall times in nanoseconds to do statistics on: the repetitions, or the one wall time of a report without any.
+    pub fn wall_samples(&self) -> Vec<f64> {
+        match self.repetitions.as_slice() {
+            [] if self.wall_ns > 0 => vec![self.wall_ns as f64],
+            samples => samples.iter().map(|&ns| ns as f64).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_reads_back_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        let report = RunReport {
+            schema_version: SCHEMA_VERSION,
+            archive: "a.hrr".into(),
+            repetitions: vec![3, 1, 2],
+            apis: vec![ApiReport { name: "hipMalloc".into(), count: 2, ..Default::default() }],
+            workers: vec![WorkerReport { worker: 0, cpu: Some(3), ..Default::default() }],
+            d2h: D2hReport { exact: 12, within: 2, failed: 0, skipped: 1 },
+            ..Default::default()
+        };
+        report.write(&path).unwrap();
+        assert_eq!(RunReport::read(&path).unwrap(), report);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the report");
+    }
+
+    #[test]
+    fn missing_fields_have_defaults_and_unknown_ones_are_ignored() {
+        let report: RunReport =
+            serde_json::from_str(r#"{"schema_version":1,"wall_ns":7,"added_in_the_future":[1]}"#).unwrap();
+        assert_eq!(report.wall_samples(), [7.0]);
+        assert!(RunReport::default().wall_samples().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_a_report_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.json");
+        for (text, reason) in [
+            ("{", "not a run report"),
+            ("[1,2]", "not a run report"),
+            (r#"{"wall_ns":-1,"schema_version":1}"#, "not a run report"),
+            (r#"{"schema_version":99}"#, "layout 99"),
+            (r#"{"wall_ns":5}"#, "layout 0"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = RunReport::read(&path).unwrap_err().to_string();
+            assert!(error.contains("bad.json") && error.contains(reason), "{text}: {error}");
+        }
+        let error = RunReport::read(&folder.path().join("none.json")).unwrap_err().to_string();
+        assert!(error.contains("none.json"), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! `hrr-perf compare` as a user runs it.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use hrr_perf::report::{RunReport, SCHEMA_VERSION};
+
+fn written(folder: &tempfile::TempDir, name: &str, repetitions: &[u64]) -> PathBuf {
+    let path = folder.path().join(name);
+    let report =
+        RunReport { schema_version: SCHEMA_VERSION, repetitions: repetitions.to_vec(), ..RunReport::default() };
+    report.write(&path).unwrap();
+    path
+}
+
+fn compare(arguments: &[&std::ffi::OsStr]) -> Output {
+    assert_cmd::Command::new(env!("CARGO_BIN_EXE_hrr-perf")).arg("compare").args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_limit_decides_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = written(&folder, "before.json", &[1_000_000, 1_001_000, 999_000, 1_002_000, 998_000]);
+    let after = written(&folder, "after.json", &[1_060_000, 1_061_000, 1_059_000, 1_062_000, 1_058_000]);
+    let (before, after) = (before.as_os_str(), after.as_os_str());
+    let run = |limit: &str| compare(&[before, after, "--fail-above".as_ref(), limit.as_ref()]);
+    let failed = run("3%");
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(String::from_utf8(failed.stderr).unwrap(), "hrr-perf: slower by more than 3 %\n");
+    let text = String::from_utf8(failed.stdout).unwrap();
+    assert!(text.contains("+6.00 %") && text.contains("the candidate is slower"), "{text}");
+    assert_eq!(run("10%").status.code(), Some(0));
+    assert_eq!(run("ten").status.code(), Some(2));
+    assert_eq!(compare(&[before, after]).status.code(), Some(0));
+}
+
+#[test]
+fn json_holds_the_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = written(&folder, "before.json", &[10, 11, 12, 13]);
+    let output = compare(&[before.as_os_str(), before.as_os_str(), "--json".as_ref()]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["verdict"], "no-difference");
+    assert_eq!(json["baseline"]["median_ns"], 11.5);
+    assert_eq!(json["change"], 0.0);
+}
+
+#[test]
+fn a_report_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = written(&folder, "good.json", &[1]);
+    let output = compare(&[good.as_os_str(), "/nonexistent/report.json".as_ref()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("hrr-perf: /nonexistent/report.json: ") && text.lines().count() == 1, "{text}");
+}
