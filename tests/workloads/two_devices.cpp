@@ -98,6 +98,8 @@ int main(int argc, char** argv) {
         LAUNCH(mix, blocks, kThreads, 0, nullptr, data[from], factor_of(r, 1), addend_of(r, 2), n);
         CHECK(hipDeviceSynchronize());
         CHECK(hipMemcpyPeer(data[to], to, data[from], from, n * sizeof(uint32_t)));
+        // A copy between devices may return before it is done.
+        CHECK(hipDeviceSynchronize());
       }
       Words got(n), expected(n);
       host_iota(expected, 0);
