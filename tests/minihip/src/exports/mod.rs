@@ -1,0 +1,21 @@
+//! The entry points, by HIP's own sections.
+
+mod copy;
+mod device;
+mod event;
+mod fill;
+mod launch;
+mod memory;
+mod module;
+mod stream;
+
+/// What the weak functions behind unimplemented names call (they are generated when the library is linked).
+///
+/// # Safety
+/// `name` is the terminated name of the entry point.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn minihip_not_supported(name: *const std::ffi::c_char) -> i32 {
+    // SAFETY: the generated callers pass string literals.
+    let name = unsafe { std::ffi::CStr::from_ptr(name) }.to_str().unwrap_or("a HIP call");
+    crate::api::enter(name, || Err(crate::error::HipError::NOT_SUPPORTED))
+}

@@ -1,0 +1,45 @@
+//! minihip: a HIP runtime for machines without an AMD GPU.
+//!
+//! It stands in for the *device* in tests and measurements: linked to a shared object with HIP's symbol
+//! names and versions, it runs the same programs. What a recorder or a replayer could get wrong is real
+//! here: one queue thread per stream, legacy and per-thread default stream rules, pinned against pageable
+//! memory, handle and address reuse, stream capture and graphs, kernels as compiled code.
+//!
+//! | idea | modules |
+//! |---|---|
+//! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`] |
+//! | per-process and per-thread state | [`config`], [`device`], [`thread_state`], [`registry`] |
+//! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
+//! | memory | [`heap`], [`memory`], [`copy`], [`fill`], [`pool`], [`vmm`] |
+//! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
+//! | graphs | [`graph`], [`graph_exec`], [`capture`] |
+
+mod abi;
+mod api;
+mod bundle;
+mod capture;
+mod config;
+mod copy;
+mod device;
+mod error;
+mod event;
+mod exports;
+mod fat_binary;
+mod fiber;
+mod fill;
+mod graph;
+mod graph_exec;
+mod heap;
+mod kernel;
+mod launch;
+mod memory;
+mod module;
+mod op;
+mod pool;
+mod progress;
+mod properties;
+mod queue;
+mod registry;
+mod stream;
+mod thread_state;
+mod vmm;
