@@ -9,7 +9,9 @@ mod generated;
 mod role;
 
 pub use generated::{APIS, STRUCTS};
-pub use role::{Access, Effect, HandleKind, Policy, Role, Size, StructField, StructLayout};
+pub use role::{
+    Access, Effect, HandleKind, MIN_BUFFER_BYTES, Policy, Role, Size, SizeInputs, StructField, StructLayout, Term, When,
+};
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
