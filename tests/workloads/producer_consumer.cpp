@@ -98,6 +98,7 @@ void consume(Pair& pair, int p, int n, int items) {
       LAUNCH(mix_from, blocks, kThreads, 0, pair.producer_stream, pair.state, pair.total, 3, n);
       CHECK(hipEventRecord(pair.checkpoint, pair.producer_stream));
       CHECK(hipStreamWaitEvent(pair.consumer_stream, pair.checkpoint, 0));
+      LAUNCH(mix, blocks, kThreads, 0, pair.consumer_stream, pair.total, 5, uint32_t(i), n);
       pair.checkpoints.push(i);
     }
     pair.empty_slots.push(s);
@@ -111,7 +112,10 @@ void consume(Pair& pair, int p, int n, int items) {
   for (int i = 0; i < items; i++) {
     host_mix(state, factor_of(p, i), addend_of(p, i));
     host_mix_from(total, state, factor_of(i, p));
-    if (i % kCheckpoint == kCheckpoint - 1) host_mix_from(state, total, 3);
+    if (i % kCheckpoint == kCheckpoint - 1) {
+      host_mix_from(state, total, 3);
+      host_mix(total, 5, uint32_t(i));
+    }
   }
   REQUIRE_EQUAL(got, total, "consumer's total");
 }
