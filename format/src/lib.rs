@@ -9,6 +9,7 @@
 //! * [`kernel_table`]: the kernels that launches name
 //! * [`manifest`]: what a process and an archive root say of themselves
 //! * [`archive`]: all of these, opened from a path
+//! * [`archive_writer`], [`record_builder`]: archives made without recording a program
 //! * [`hip_error`]: names of return codes
 //!
 //! No HIP runtime is touched here, and no policy on what to record is made here.
@@ -16,6 +17,7 @@
 #[doc(hidden)]
 pub mod abi;
 pub mod archive;
+pub mod archive_writer;
 pub mod blob_store;
 pub mod catalogue;
 pub mod code_object;
@@ -23,4 +25,5 @@ pub mod hip_error;
 pub mod kernel_table;
 pub mod manifest;
 pub mod record;
+pub mod record_builder;
 pub mod stream_file;

@@ -93,8 +93,11 @@ pub(super) mod tests {
 
     use super::*;
 
+    /// A kernel for [`build`]: its name and arguments.
+    pub(in super::super) type Described<'a> = (&'a str, &'a [(u32, u32, &'a str)]);
+
     /// The metadata of kernels, each with its arguments (`offset`, `size`, `value_kind`).
-    pub(in super::super) fn build(kernels: &[(&str, &[(u32, u32, &str)])]) -> Vec<u8> {
+    pub(in super::super) fn build(kernels: &[Described<'_>]) -> Vec<u8> {
         let map = |pairs: Vec<(&str, Value)>| {
             Value::Map(pairs.into_iter().map(|(key, value)| (Value::from(key), value)).collect())
         };

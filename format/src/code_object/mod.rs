@@ -163,7 +163,7 @@ fn len_of<B: ReadAt + ?Sized>(bytes: &B) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn code_object(kernels: &[(&str, &[(u32, u32, &str)])]) -> Vec<u8> {
+    fn code_object(kernels: &[amdgpu_metadata::tests::Described<'_>]) -> Vec<u8> {
         elf::tests::build(elf::MACHINE_AMDGPU, &[(b"AMDGPU", 32, &amdgpu_metadata::tests::build(kernels))])
     }
 
@@ -178,6 +178,49 @@ mod tests {
             ("hipv4-amdgcn-amd-amdhsa--gfx90a", &code_object(&[("saxpy", &[]), ("only_90a", &[])])),
             ("hipv4-nvptx64-nvidia-cuda-unknown-sm_90", b".version 8.0"),
         ])
+    }
+
+    /// Images of every form, for the tests of damaged ones.
+    fn images() -> Vec<Vec<u8>> {
+        let bundle = two_targets();
+        let mut section = bundle.clone();
+        section.extend(ccob::tests::build(3, 1, &bundle));
+        let mut images =
+            vec![code_object(&[("saxpy", &[(0, 4, "by_value"), (8, 8, "global_buffer")])]), bundle, section];
+        for version in 1..=3 {
+            images.extend([0, 1].map(|method| ccob::tests::build(version, method, &two_targets())));
+        }
+        images
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damaged_images_are_read_or_refused(
+            form in 0usize..9,
+            changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0u8..), 0..6),
+            cut in proptest::prelude::any::<proptest::sample::Index>(),
+        ) {
+            let mut image = images().swap_remove(form);
+            for (at, value) in changes {
+                let at = at.index(image.len());
+                image[at] = value;
+            }
+            let cut = cut.index(image.len() * 2).min(image.len());
+            let _ = signatures(&image[..cut]);
+            let _ = image_len(&image[..cut]);
+        }
+
+        #[test]
+        fn random_bytes_after_any_magic_are_read_or_refused(
+            magic in 0usize..4,
+            bytes in proptest::collection::vec(0u8.., 0..400),
+        ) {
+            let magic: &[u8] = [&b""[..], &bundle::MAGIC, &ccob::MAGIC, &elf::MAGIC][magic];
+            let image = [magic, &bytes].concat();
+            let _ = signatures(&image);
+            let _ = image_len(&image);
+            let _ = amdgpu_metadata::parse(&bytes);
+        }
     }
 
     #[test]
