@@ -7,6 +7,8 @@
 
 mod generated;
 mod role;
+#[cfg(test)]
+mod table_tests;
 
 pub use generated::{APIS, STRUCTS};
 pub use role::{

@@ -142,6 +142,16 @@ pub enum Term {
         /// Bytes of the pointed-to integer: 4 or 8.
         width: u8,
     },
+    /// 1 where the integer that a pointer parameter points to has this value, 0 otherwise: a call that leaves its
+    /// other results unwritten in some states is not believed then.
+    PointeeIs {
+        /// The pointer parameter.
+        param: u8,
+        /// Bytes of the pointed-to integer: 4 or 8.
+        width: u8,
+        /// The value.
+        value: u32,
+    },
     /// An integer in the struct that holds the field (in [`StructLayout::fields`] and [`Role::NewPitched`]).
     Field {
         /// Offset in bytes.
@@ -182,11 +192,18 @@ impl Size {
                 (height - 1).checked_mul(inputs.word(pitch, 0)?)?.checked_add(width)
             }
             Size::Terms(terms) => terms.iter().try_fold(1u64, |size, term| {
+                // Nothing is read on behalf of a product that is zero already.
+                if size == 0 {
+                    return Some(0);
+                }
                 size.checked_mul(match *term {
                     Term::Constant(value) => u64::from(value),
                     Term::Param(param) => inputs.word(param, 0)?,
                     Term::Word(param, word) => inputs.word(param, word)?,
                     Term::Pointee { param, width } => inputs.pointee(param, width)?,
+                    Term::PointeeIs { param, width, value } => {
+                        u64::from(inputs.pointee(param, width)? == u64::from(value))
+                    }
                     Term::Field { offset_bytes, width } => inputs.field(offset_bytes, width)?,
                 })
             }),
@@ -217,6 +234,7 @@ pub enum Role {
     /// Points to an array that the call fills with handles; the size counts handles.
     GetArray(HandleKind, Size),
     /// Points to where the call writes the address of an array of handles that the runtime owns; the size counts handles.
+    /// What is recorded are the handles, as for [`Role::GetArray`]; without a size nothing was written.
     GetArrayAt(HandleKind, Size),
     /// A device address; the size is the range that is read or written.
     Device(Access, Size),
