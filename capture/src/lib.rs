@@ -1,1 +1,50 @@
-//! Placeholder until the crate's first part lands.
+//! `libhrr_capture.so`: records every HIP call of any program it is preloaded into.
+//!
+//! | idea | modules |
+//! |---|---|
+//! | getting between a program and HIP | [`shims`], [`real`], [`dlsym`], [`elf`] |
+//! | whether and where to record | [`config`], [`notice`] |
+//! | one process's recording, from first call to exit | [`process`], [`manifest`] |
+//! | one call | [`recorder`], [`plan`], [`hooks`], [`clock`] |
+//! | one thread's stream file | [`writer`], [`files`], [`threads`] |
+
+mod clock;
+mod config;
+mod dlsym;
+mod elf;
+mod errno;
+mod files;
+mod hooks;
+mod manifest;
+mod notice;
+mod plan;
+mod process;
+mod real;
+mod recorder;
+mod shims;
+mod threads;
+mod writer;
+
+/// Runs when the library is loaded.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = {
+    extern "C" fn on_load() {
+        // A panic must not cross into the loader; recording then begins, or not, at the first call.
+        let _ = std::panic::catch_unwind(process::look_early);
+    }
+    on_load
+};
+
+/// Runs when the process ends by `exit` or by returning from `main`.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ON_EXIT: extern "C" fn() = {
+    extern "C" fn on_exit() {
+        // The archive stays as a killed process would leave it.
+        let _ = std::panic::catch_unwind(process::finish);
+    }
+    on_exit
+};

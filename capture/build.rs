@@ -1,0 +1,7 @@
+//! Link options of `libhrr_capture.so`.
+
+fn main() {
+    // Once a program's calls go through the shims, nothing may take their code away: `dlclose` must not unload it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,226 @@
+//! Files of the archive: made private, never through a symbolic link, and known again by device and inode.
+//!
+//! Capture's descriptors live in somebody else's process. A program that closes every descriptor it does not know (as
+//! daemons do) and opens files of its own would make a recorder truncate or overwrite those; so the identity behind a
+//! descriptor is checked before every use that changes a file, and the file opened anew by its path where it was lost.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Mode of files.
+const FILE_MODE: libc::c_uint = 0o600;
+/// Mode of directories.
+const DIR_MODE: libc::mode_t = 0o700;
+
+/// An open file of the archive.
+#[derive(Debug)]
+pub(crate) struct GuardedFile {
+    path: PathBuf,
+    fd: AtomicI32,
+    identity: (u64, u64),
+}
+
+impl GuardedFile {
+    /// Makes a file that must not exist yet.
+    pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
+        let fd = open(&path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
+        let identity = identity(fd)?;
+        Ok(GuardedFile { path, fd: AtomicI32::new(fd), identity })
+    }
+
+    /// Where the file lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A descriptor that refers to this file at the moment of the check.
+    pub(crate) fn fd(&self) -> io::Result<RawFd> {
+        // Relaxed: the number carries no data; what it refers to is checked with the kernel.
+        let fd = self.fd.load(Ordering::Relaxed);
+        if identity(fd).is_ok_and(|found| found == self.identity) {
+            return Ok(fd);
+        }
+        let reopened = open(&self.path, libc::O_RDWR)?;
+        if identity(reopened)? != self.identity {
+            // SAFETY: the descriptor was opened just above and is not used elsewhere.
+            unsafe { libc::close(reopened) };
+            return Err(io::Error::other("another file has taken its place"));
+        }
+        // The old number now belongs to the program; it is forgotten, not closed.
+        self.fd.store(reopened, Ordering::Relaxed);
+        Ok(reopened)
+    }
+
+    /// Writes all of `bytes` at an offset.
+    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
+        let fd = self.fd()?;
+        while !bytes.is_empty() {
+            // SAFETY: `bytes` is a live slice that `pwrite` only reads.
+            let written = unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset_bytes as i64) };
+            match usize::try_from(written) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset_bytes += written as u64;
+                }
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the file's length.
+    pub(crate) fn truncate(&self, len_bytes: u64) -> io::Result<()> {
+        let fd = self.fd()?;
+        // SAFETY: the descriptor was just found to refer to this file; `ftruncate` touches no memory of ours.
+        check(unsafe { libc::ftruncate(fd, len_bytes as i64) })
+    }
+}
+
+impl Drop for GuardedFile {
+    fn drop(&mut self) {
+        let fd = *self.fd.get_mut();
+        if identity(fd).is_ok_and(|found| found == self.identity) {
+            // SAFETY: the descriptor refers to this file, which nothing else opened: it is ours to close.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+/// Makes a directory that only its owner can enter.
+///
+/// # Errors
+/// `AlreadyExists` where something stands there already.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: `path` is NUL-terminated.
+    check(unsafe { libc::mkdir(path.as_ptr(), DIR_MODE) })
+}
+
+/// Makes a directory and those above it, as far as they are missing; refuses a symbolic link in its own place.
+pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
+    match create_dir(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = std::fs::symlink_metadata(path)?;
+            if found.is_symlink() {
+                Err(io::Error::other("it is a symbolic link"))
+            } else if !found.is_dir() {
+                Err(io::Error::other("it is not a directory"))
+            } else {
+                Ok(())
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).ok_or(error)?;
+            std::fs::DirBuilder::new().recursive(true).create(parent)?;
+            create_dir(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file's contents: writes a private temporary file beside it and renames.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    // The process id keeps apart the temporary files of processes that write one root manifest.
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    // One left by an earlier process that died with this id.
+    let _ = std::fs::remove_file(&temporary);
+    let written = GuardedFile::create(temporary.clone())
+        .and_then(|file| file.write_all_at(bytes, 0))
+        .and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        // What could not be finished goes as far as it can; the error that matters is the first one.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn open(path: &Path, flags: libc::c_int) -> io::Result<RawFd> {
+    let path = c_path(path)?;
+    // SAFETY: `path` is NUL-terminated, and the mode is given as `O_CREAT` demands.
+    let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOFOLLOW, FILE_MODE) };
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+fn identity(fd: RawFd) -> io::Result<(u64, u64)> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `status` is writable memory of the right type.
+    check(unsafe { libc::fstat(fd, status.as_mut_ptr()) })?;
+    // SAFETY: `fstat` succeeded and filled it.
+    let status = unsafe { status.assume_init() };
+    Ok((status.st_dev, status.st_ino))
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::other("a path holds a NUL byte"))
+}
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn files_and_directories_are_private() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a/b");
+        ensure_dir(&dir).unwrap();
+        ensure_dir(&dir).unwrap();
+        assert_eq!(std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        let file = GuardedFile::create(dir.join("f")).unwrap();
+        assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert!(GuardedFile::create(dir.join("f")).is_err());
+    }
+
+    #[test]
+    fn symbolic_links_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(root.path(), &link).unwrap();
+        assert!(ensure_dir(&link).is_err());
+        assert!(GuardedFile::create(link).is_err());
+    }
+
+    #[test]
+    fn a_descriptor_the_program_took_over_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let file = GuardedFile::create(root.path().join("ours")).unwrap();
+        let fd = file.fd().unwrap();
+        let theirs = std::fs::File::create(root.path().join("theirs")).unwrap();
+        // What a program does that closes every descriptor and opens its own files again.
+        // SAFETY: both descriptors are open; `ours` is meant to lose its number.
+        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&theirs), fd) };
+        file.write_all_at(b"record", 0).unwrap();
+        file.truncate(3).unwrap();
+        assert_eq!(std::fs::read(root.path().join("ours")).unwrap(), b"rec");
+        assert_eq!(std::fs::read(root.path().join("theirs")).unwrap(), b"");
+        // SAFETY: the number is a duplicate of `theirs` made above.
+        unsafe { libc::close(fd) };
+    }
+
+    #[test]
+    fn replacing_leaves_no_temporary_file() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("m");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+}

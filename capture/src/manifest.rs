@@ -1,0 +1,98 @@
+//! Writing the two manifests.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use hrr_format::archive::PROCESS_PREFIX;
+use hrr_format::catalogue::APIS;
+use hrr_format::manifest::{
+    Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, Runtime, VERSION,
+};
+
+use crate::process::{self, Process};
+use crate::{clock, files};
+
+/// How far a recording has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Completeness {
+    /// It goes on.
+    Begun,
+    /// The process ended and everything was written.
+    Complete,
+    /// It ended before the process did, or something could not be written.
+    Stopped,
+}
+
+/// Writes the process manifest.
+pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result<()> {
+    let _lock = process.manifest_lock();
+    let (pid, parent_pid) = process.ids();
+    let manifest = ProcessManifest {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        pid: u64::from(pid),
+        parent_pid: u64::from(parent_pid),
+        complete: completeness == Completeness::Complete,
+        contents: process.config().contents,
+        event_count: if completeness == Completeness::Begun { 0 } else { process.event_count() },
+        blob_count: 0,
+        code_object_count: 0,
+        kernel_count: 0,
+        // A manifest that counts threads promises their files.
+        thread_count: if completeness == Completeness::Complete { u64::from(process.thread_count()) } else { 0 },
+        clock: Clock {
+            kind: clock::kind(),
+            ticks_per_second: process.origin().ticks_per_second(),
+            tick_at_start: process.origin().tick,
+            unix_ns_at_start: process.origin().unix_ns,
+        },
+        runtime: Runtime::default(),
+        devices: Vec::new(),
+        command: command_line(),
+        capture_version: env!("CARGO_PKG_VERSION").to_owned(),
+        unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
+        apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
+    };
+    let mut bytes = serde_json::to_vec_pretty(&manifest)?;
+    bytes.push(b'\n');
+    files::replace(&process.dir().join(FILE), &bytes)
+}
+
+/// Writes the process manifest again once the clock's rate is known well, for a process that may be killed.
+pub(crate) fn refine() {
+    if process::is_recording() {
+        // The one written at start is good enough where this fails.
+        let _ = write(process::current(), Completeness::Begun);
+    }
+}
+
+/// Writes the root manifest: the processes whose directories are there now.
+pub(crate) fn write_root(process: &Process) -> io::Result<()> {
+    let root = &process.config().root;
+    let mut processes: Vec<RootProcess> = std::fs::read_dir(root)?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PROCESS_PREFIX))
+        .filter_map(|entry| ProcessManifest::read(&entry.path().join(FILE)).ok())
+        .map(|manifest| RootProcess {
+            pid: manifest.pid,
+            parent_pid: manifest.parent_pid,
+            complete: manifest.complete,
+            event_count: manifest.event_count,
+            blob_count: manifest.blob_count,
+        })
+        .collect();
+    processes.sort_by_key(|process| process.pid);
+    let path = root.join(FILE);
+    let (pid, _) = process.ids();
+    let owner_pid = RootManifest::read(&path).map_or(u64::from(pid), |manifest| manifest.owner_pid);
+    let manifest = RootManifest { version: ROOT_VERSION, capture_mode: "preload".to_owned(), owner_pid, processes };
+    let mut bytes = serde_json::to_vec_pretty(&manifest)?;
+    bytes.push(b'\n');
+    files::replace(&path, &bytes)
+}
+
+fn command_line() -> Vec<String> {
+    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let arguments = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    arguments.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
+}

@@ -1,0 +1,470 @@
+//! Entry and return of a recorded call.
+//!
+//! A shim calls [`enter`] with the argument words, then the real function, then [`leave`]. Between the two the record
+//! is published and marked in flight; `leave` completes it in place. The fast routes do no allocation, take no lock and
+//! make no system call.
+//!
+//! Per thread there are two words of state ([`Hot`]), without a destructor, so that calls from static constructors,
+//! exit handlers and thread-exit destructors find it. While a thread is inside a recorded call, what it calls is the
+//! runtime's own doing and passes through unrecorded; that includes whatever capture itself asks of the runtime.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
+
+use hrr_format::record::{
+    HEADER_BYTES, MAX_RECORD_BYTES, NO_PARAM, Presence, SECTION_HEADER_BYTES, SectionTag, flag, offset, section_bytes,
+};
+
+use crate::errno::KeepErrno;
+use crate::hooks::Hook;
+use crate::plan::{self, Inputs, Plan, Route, Step};
+use crate::writer::ThreadStream;
+use crate::{clock, dlsym, process};
+
+/// Where a thread stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    /// In the program.
+    Program,
+    /// In a recorded call.
+    Call,
+    /// The thread is one of capture's own.
+    Never,
+}
+
+struct Hot {
+    inside: Cell<Inside>,
+    stream: Cell<*const ThreadStream>,
+}
+
+thread_local! {
+    static HOT: Hot = const { Hot { inside: Cell::new(Inside::Program), stream: Cell::new(std::ptr::null()) } };
+}
+
+/// What a shim carries from [`enter`] to [`leave`].
+pub(crate) struct Call {
+    record: *mut u8,
+    stream: *const ThreadStream,
+    plan: &'static Plan,
+}
+
+/// What a thread remembers of its call between entry and return, and buffers it reuses.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    drafts: Vec<Draft>,
+}
+
+/// A section that is being put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft {
+    tag: SectionTag,
+    param: u8,
+    presence: Presence,
+    len_bytes: u32,
+    /// Offset of the section in the record, once it has one.
+    at_bytes: u32,
+    source: Source,
+}
+
+/// Where a section's payload comes from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// It stays zero.
+    Zeros,
+    /// Memory, at entry.
+    Memory(*const u8),
+    /// Memory, after a call that succeeded.
+    AfterCall(*const u8),
+    /// A few bytes.
+    Inline([u8; 24]),
+    /// The pointer that the call returns.
+    Returned,
+}
+
+/// Keeps a thread of capture's own from being recorded, whatever it calls.
+pub(crate) fn never_record_this_thread() {
+    HOT.with(|hot| hot.inside.set(Inside::Never));
+}
+
+/// Forgets the thread's stream: it was closed, or belongs to the parent process.
+pub(crate) fn forget_stream() {
+    HOT.with(|hot| hot.stream.set(std::ptr::null()));
+}
+
+/// The calling thread's stream, or null.
+pub(crate) fn own_stream() -> *const ThreadStream {
+    HOT.with(|hot| hot.stream.get())
+}
+
+/// Begins a call. Returns `None` where it is not recorded.
+///
+/// # Safety
+/// `words` are the argument words of entry point `api`, whose pointers are as valid as the call demands.
+#[inline(never)]
+pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
+    HOT.with(|hot| {
+        if hot.inside.get() != Inside::Program {
+            return None;
+        }
+        let mut stream_ptr = hot.stream.get();
+        if stream_ptr.is_null() {
+            hot.inside.set(Inside::Call);
+            stream_ptr = first_call();
+            hot.inside.set(Inside::Program);
+            if stream_ptr.is_null() {
+                return None;
+            }
+            hot.stream.set(stream_ptr);
+        }
+        // SAFETY: the thread holds a count on its stream until it forgets it.
+        let stream = unsafe { &*stream_ptr };
+        stream.set_busy(true);
+        // The store above must be made before the gate is read; `process::finish` supplies the barrier that makes the
+        // processor agree.
+        compiler_fence(Ordering::SeqCst);
+        if !process::is_recording() {
+            stream.set_busy(false);
+            return None;
+        }
+        hot.inside.set(Inside::Call);
+        // SAFETY: the plans were built before the gate opened; `api` comes from a shim.
+        let plan = unsafe { plan::of(api) };
+        // SAFETY: by this function's contract, on the stream's owner.
+        let record = unsafe {
+            match plan.route {
+                Route::Words => write_words(stream, stream_ptr, api, words),
+                Route::FixedOuts => write_fixed_outs(stream, stream_ptr, api, words, plan),
+                Route::Launch | Route::General => write_general(stream, stream_ptr, api, words, plan),
+            }
+        };
+        if record.is_null() {
+            hot.inside.set(Inside::Program);
+            stream.set_busy(false);
+            return None;
+        }
+        Some(Call { record, stream: stream_ptr, plan })
+    })
+}
+
+/// Completes a call: `code` is its return code, `raw` its return value as bytes.
+///
+/// # Safety
+/// `call` came from [`enter`] on this thread, and the real function has returned.
+#[inline(never)]
+pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
+    let end = clock::tick();
+    HOT.with(|hot| {
+        if hot.stream.get() != call.stream {
+            // The call forked, and this is the child: the record is the parent's.
+            hot.inside.set(Inside::Program);
+            return;
+        }
+        let Call { record, plan, .. } = call;
+        // SAFETY: the thread holds a count on its stream.
+        let stream = unsafe { &*call.stream };
+        // SAFETY: the record lies in the stream's current segment, is 8-byte aligned and has a whole header; only this
+        // thread writes to it.
+        unsafe {
+            record.add(offset::END).cast::<u64>().write(end);
+            record.add(offset::RET).cast::<i32>().write(code);
+        }
+        match plan.route {
+            Route::Words | Route::Launch => {}
+            // SAFETY: the record has the sections that `write_fixed_outs` laid out.
+            Route::FixedOuts if code == 0 => unsafe { fill_fixed_outs(record, plan) },
+            Route::FixedOuts => {}
+            // SAFETY: the scratch of this thread describes the record.
+            Route::General => unsafe { fill_general(stream, record, code, raw) },
+        }
+        // SAFETY: the flag byte lies in the record's header.
+        let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
+        // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
+        flags.store(flags.load(Ordering::Relaxed) & !flag::IN_FLIGHT, Ordering::Release);
+        stream.count_event();
+        if plan.hook == Hook::EntryPoint && code == 0 {
+            // SAFETY: the first two arguments of these calls are the symbol and where its address was stored.
+            unsafe {
+                let words = record.add(HEADER_BYTES).cast::<u64>();
+                dlsym::replace_entry_point(words.read() as *const _, words.add(1).read() as *mut _);
+            }
+        }
+        stream.set_busy(false);
+        hot.inside.set(Inside::Program);
+    });
+}
+
+/// Opens the process's archive and the thread's stream as far as that has not happened.
+#[cold]
+fn first_call() -> *const ThreadStream {
+    let _errno = KeepErrno::new();
+    catch_unwind(|| {
+        let process = process::recording()?;
+        process.open_stream()
+    })
+    .unwrap_or_else(|_| {
+        process::stop(format_args!("an internal error occurred while a thread's stream was opened"));
+        None
+    })
+    .unwrap_or(std::ptr::null())
+}
+
+/// Room in the thread's stream; null where there is none, and recording has ended.
+#[inline(always)]
+unsafe fn reserve(stream: &ThreadStream, this: *const ThreadStream, need: usize) -> *mut u8 {
+    // SAFETY: the caller is the stream's owner; the gate is open, so the process exists.
+    let room = unsafe { stream.reserve(need, process::current().background(), this) };
+    match room {
+        Ok(at) => at,
+        Err(error) => {
+            out_of_room(stream, &error);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[cold]
+fn out_of_room(stream: &ThreadStream, error: &std::io::Error) {
+    let _errno = KeepErrno::new();
+    process::stop(format_args!("{} cannot grow: {error}", stream.file().path().display()));
+}
+
+/// Stores everything of a record but its sections and its length.
+#[inline(always)]
+unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
+    // SAFETY: the caller reserved a header and the words; the memory is zero, 8-byte aligned and this thread's alone.
+    unsafe {
+        let head = api as u32 | u32::from(flag::IN_FLIGHT) << 16 | (words.len() as u32) << 24;
+        at.add(offset::API).cast::<u32>().write(head);
+        let arguments = at.add(HEADER_BYTES).cast::<u64>();
+        for (index, &word) in words.iter().enumerate() {
+            arguments.add(index).write(word);
+        }
+    }
+}
+
+/// Takes the entry tick, as late as possible, and publishes.
+#[inline(always)]
+unsafe fn begin(stream: &ThreadStream, at: *mut u8, need: usize) {
+    // SAFETY: the caller reserved `need` bytes at `at` and filled them.
+    unsafe {
+        at.add(offset::BEGIN).cast::<u64>().write(clock::tick());
+        stream.publish(at, need);
+    }
+}
+
+#[inline(always)]
+unsafe fn write_words(stream: &ThreadStream, this: *const ThreadStream, api: usize, words: &[u64]) -> *mut u8 {
+    let need = HEADER_BYTES + words.len() * 8;
+    // SAFETY: the caller is the stream's owner; the record is written within `need` bytes.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if !at.is_null() {
+            write_head(at, api, words);
+            begin(stream, at, need);
+        }
+        at
+    }
+}
+
+#[inline(always)]
+unsafe fn write_fixed_outs(
+    stream: &ThreadStream,
+    this: *const ThreadStream,
+    api: usize,
+    words: &[u64],
+    plan: &Plan,
+) -> *mut u8 {
+    let sections = HEADER_BYTES + words.len() * 8;
+    let need = sections + usize::from(plan.fixed_bytes);
+    // SAFETY: the caller is the stream's owner; the record is written within `need` bytes.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if !at.is_null() {
+            write_head(at, api, words);
+            for out in &plan.fixed_outs[..usize::from(plan.fixed_count)] {
+                let section = at.add(sections + usize::from(out.at_bytes));
+                write_section_head(section, SectionTag::Out, out.param, Presence::Absent, u32::from(out.len_bytes));
+            }
+            begin(stream, at, need);
+        }
+        at
+    }
+}
+
+/// Stores a section header.
+#[inline(always)]
+unsafe fn write_section_head(at: *mut u8, tag: SectionTag, param: u8, presence: Presence, len_bytes: u32) {
+    let head =
+        u64::from(tag as u8) | u64::from(param) << 8 | u64::from(presence as u8) << 16 | u64::from(len_bytes) << 32;
+    // SAFETY: the caller reserved the section; sections are 8-byte aligned.
+    unsafe { at.cast::<u64>().write(head) };
+}
+
+/// Copies results of constant size after a call that succeeded.
+#[inline(always)]
+unsafe fn fill_fixed_outs(record: *mut u8, plan: &Plan) {
+    let sections = HEADER_BYTES + usize::from(plan.words) * 8;
+    for out in &plan.fixed_outs[..usize::from(plan.fixed_count)] {
+        // SAFETY: the record was laid out by `write_fixed_outs` for this plan. The call succeeded, so it wrote its results
+        // where its arguments say.
+        unsafe {
+            let address = record.add(HEADER_BYTES + usize::from(out.word) * 8).cast::<u64>().read() as *const u8;
+            if address.is_null() {
+                continue;
+            }
+            let section = record.add(sections + usize::from(out.at_bytes));
+            let payload = section.add(SECTION_HEADER_BYTES);
+            match out.len_bytes {
+                8 => payload.cast::<u64>().write(address.cast::<u64>().read_unaligned()),
+                4 => payload.cast::<u32>().write(address.cast::<u32>().read_unaligned()),
+                len_bytes => payload.copy_from_nonoverlapping(address, usize::from(len_bytes)),
+            }
+            section.add(2).write(Presence::Present as u8);
+        }
+    }
+}
+
+unsafe fn write_general(
+    stream: &ThreadStream,
+    this: *const ThreadStream,
+    api: usize,
+    words: &[u64],
+    plan: &'static Plan,
+) -> *mut u8 {
+    let _errno = KeepErrno::new();
+    // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+    let scratch = unsafe { stream.scratch() };
+    scratch.drafts.clear();
+    let drafted = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by the caller's contract the words are those of the call.
+        unsafe { draft_sections(plan, words, &mut scratch.drafts) }
+    }));
+    let mut flags = 0;
+    let start = HEADER_BYTES + words.len() * 8;
+    let mut need = start;
+    for draft in &mut scratch.drafts {
+        draft.at_bytes = need as u32;
+        need += section_bytes(draft.len_bytes as usize);
+    }
+    if drafted.is_err() || need > MAX_RECORD_BYTES {
+        flags = flag::TRUNCATED;
+        scratch.drafts.clear();
+        need = start;
+    }
+    // SAFETY: the caller is the stream's owner; every section was given its place within `need` bytes above.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if at.is_null() {
+            return at;
+        }
+        write_head(at, api, words);
+        *at.add(offset::FLAGS) |= flags;
+        for draft in &scratch.drafts {
+            write_draft(at, draft);
+        }
+        begin(stream, at, need);
+        at
+    }
+}
+
+unsafe fn write_draft(record: *mut u8, draft: &Draft) {
+    // SAFETY: the caller reserved the section at its offset; memory sources are readable by the call's own contract.
+    unsafe {
+        let section = record.add(draft.at_bytes as usize);
+        write_section_head(section, draft.tag, draft.param, draft.presence, draft.len_bytes);
+        let payload = section.add(SECTION_HEADER_BYTES);
+        match draft.source {
+            Source::Zeros | Source::AfterCall(_) | Source::Returned => {}
+            Source::Memory(address) => payload.copy_from_nonoverlapping(address, draft.len_bytes as usize),
+            Source::Inline(bytes) => payload.copy_from_nonoverlapping(bytes.as_ptr(), draft.len_bytes as usize),
+        }
+    }
+}
+
+unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
+    // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+    let scratch = unsafe { stream.scratch() };
+    for draft in &scratch.drafts {
+        // SAFETY: the section lies in the record; what a call that succeeded was to write is readable.
+        unsafe {
+            let section = record.add(draft.at_bytes as usize);
+            let payload = section.add(SECTION_HEADER_BYTES);
+            match draft.source {
+                Source::AfterCall(address) if code == 0 => {
+                    payload.copy_from_nonoverlapping(address, draft.len_bytes as usize);
+                }
+                Source::Returned => payload.cast::<u64>().write(raw),
+                _ => continue,
+            }
+            section.add(2).write(Presence::Present as u8);
+        }
+    }
+}
+
+/// Lists the sections of a call.
+unsafe fn draft_sections(plan: &'static Plan, words: &[u64], drafts: &mut Vec<Draft>) {
+    let inputs = Inputs { api: plan.api, words, structure: None };
+    for step in &plan.steps {
+        match *step {
+            Step::In { param, word, size } => {
+                let size = hrr_format::catalogue::Size::value(&size, &inputs);
+                drafts.extend(in_section(param, words[usize::from(word)], size));
+            }
+            Step::Out { param, word, size } => {
+                let address = words[usize::from(word)] as *const u8;
+                let len = hrr_format::catalogue::Size::value(&size, &inputs);
+                let (source, len_bytes) = match len {
+                    Some(len) if !address.is_null() && len <= MAX_RECORD_BYTES as u64 => {
+                        (Source::AfterCall(address), len as u32)
+                    }
+                    _ => (Source::Zeros, 0),
+                };
+                drafts.push(Draft {
+                    tag: SectionTag::Out,
+                    param,
+                    presence: Presence::Absent,
+                    len_bytes,
+                    at_bytes: 0,
+                    source,
+                });
+            }
+            Step::Text { param, word } => {
+                // SAFETY: the catalogue says the parameter is a C string that the call reads.
+                drafts.push(unsafe { text_section(param, words[usize::from(word)]) });
+            }
+            Step::Return => drafts.push(Draft {
+                tag: SectionTag::Return,
+                param: NO_PARAM,
+                presence: Presence::Absent,
+                len_bytes: 8,
+                at_bytes: 0,
+                source: Source::Returned,
+            }),
+            _ => {}
+        }
+    }
+}
+
+fn in_section(param: u8, address: u64, size: Option<u64>) -> Option<Draft> {
+    let draft =
+        |presence, len_bytes, source| Draft { tag: SectionTag::In, param, presence, len_bytes, at_bytes: 0, source };
+    match size {
+        _ if address == 0 => Some(draft(Presence::Absent, 0, Source::Zeros)),
+        Some(len) if len <= MAX_RECORD_BYTES as u64 => {
+            Some(draft(Presence::Present, len as u32, Source::Memory(address as *const u8)))
+        }
+        _ => None,
+    }
+}
+
+unsafe fn text_section(param: u8, address: u64) -> Draft {
+    let draft =
+        |presence, len_bytes, source| Draft { tag: SectionTag::Text, param, presence, len_bytes, at_bytes: 0, source };
+    if address == 0 {
+        return draft(Presence::Absent, 0, Source::Zeros);
+    }
+    // SAFETY: the caller vouches for a C string; no more than the limit is looked at.
+    let len = unsafe { libc::strnlen(address as *const libc::c_char, MAX_RECORD_BYTES) };
+    draft(Presence::Present, len as u32, Source::Memory(address as *const u8))
+}

@@ -1,0 +1,73 @@
+//! The exported entry points: one shim for each row of the catalogue, all made by one macro.
+//!
+//! Where nothing is recorded a shim is one relaxed load and the call. Shims are `C-unwind` and keep no value with a
+//! destructor over the call, so that a thread cancelled inside the runtime unwinds through them as through C.
+
+use std::ffi::c_void;
+
+use hrr_format::abi::{Return, Words};
+use hrr_format::for_each_hip_api;
+
+use crate::plan::API_COUNT;
+use crate::process;
+use crate::real::{self, Missing};
+use crate::recorder;
+
+macro_rules! shims {
+    ($($id:literal $name:ident($($param:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(
+            /// The shim of the HIP entry point of this name.
+            ///
+            /// # Safety
+            /// As HIP's documentation says of the entry point.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, clippy::too_many_arguments, reason = "names and parameters are HIP's")]
+            pub(crate) unsafe extern "C-unwind" fn $name($($param: $ty),*) -> $ret {
+                let address = real::address($id);
+                let call = || -> $ret {
+                    if address.is_null() {
+                        return <$ret as Missing>::missing($id);
+                    }
+                    // SAFETY: the address is that of the function with this name in a HIP runtime, whose prototype the
+                    // catalogue has; the arguments are the caller's own.
+                    unsafe {
+                        let real: unsafe extern "C-unwind" fn($($ty),*) -> $ret = std::mem::transmute(address);
+                        real($($param),*)
+                    }
+                };
+                if process::passes() {
+                    return call();
+                }
+                const WORDS: usize = 0 $(+ <$ty as Words>::COUNT)*;
+                #[allow(unused_mut, reason = "some entry points take no parameters")]
+                let mut words = [0u64; WORDS];
+                #[allow(unused_mut, unused_variables, reason = "some entry points take no parameters")]
+                let mut rest = &mut words[..];
+                $(
+                    let (place, left) = rest.split_at_mut(<$ty as Words>::COUNT);
+                    $param.store(place);
+                    #[allow(unused_assignments, reason = "the last parameter leaves an empty rest")]
+                    { rest = left; }
+                )*
+                // SAFETY: the words are those of this call; `leave` follows on the same thread, after the call.
+                let recorded = unsafe { recorder::enter($id, &words) };
+                let result = call();
+                if let Some(recorded) = recorded {
+                    // SAFETY: as above.
+                    unsafe { recorder::leave(recorded, result.code(), result.raw()) };
+                }
+                result
+            }
+        )*
+
+        /// The address of a shim, as other objects see it.
+        pub(crate) fn address(api: usize) -> *mut c_void {
+            struct Address(*const ());
+            // SAFETY: the addresses are constants that are never dereferenced as data.
+            unsafe impl Sync for Address {}
+            static SHIMS: [Address; API_COUNT] = [$(Address($name as *const ())),*];
+            SHIMS[api].0.cast_mut().cast()
+        }
+    };
+}
+for_each_hip_api!(shims);
