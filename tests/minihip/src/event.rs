@@ -2,6 +2,7 @@
 
 use crate::capture;
 use crate::error::{HipError, HipResult};
+use crate::graph::NodeOp;
 use crate::op::Op;
 use crate::progress::Progress;
 use crate::registry::{Registry, lock};
@@ -94,11 +95,33 @@ pub(crate) fn destroy(handle: usize) -> HipResult {
     EVENTS.remove(handle).map(drop).ok_or(HipError::INVALID_HANDLE)
 }
 
+/// Whether an event call in a capture means the graph's own order or an event outside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Default,
+    /// `hipEventRecordExternal`, `hipEventWaitExternal`.
+    External,
+}
+
+impl Scope {
+    /// The scope a flags argument asks for. Fails with `hipErrorInvalidValue`.
+    pub(crate) fn from_flags(flags: u32) -> HipResult<Self> {
+        match flags {
+            0 => Ok(Scope::Default),
+            1 => Ok(Scope::External),
+            _ => Err(HipError::INVALID_VALUE),
+        }
+    }
+}
+
 impl Event {
-    /// Records the event in `stream`.
-    pub(crate) fn record(&self, stream: &Arc<Stream>) -> HipResult {
+    /// Records the event in `stream`; an external record in a capture becomes a node of the graph.
+    pub(crate) fn record(self: &Arc<Self>, stream: &Arc<Stream>, scope: Scope) -> HipResult {
         // Acquire: pairs with the Release of the call that began the capture.
         if stream.capturing.load(Ordering::Acquire) {
+            if scope == Scope::External {
+                return capture::add_node(stream, NodeOp::EventRecord(Arc::clone(self)));
+            }
             *lock(&self.state) = State::Captured(capture::fork(stream)?);
             return Ok(());
         }
@@ -118,7 +141,11 @@ impl Event {
     }
 
     /// Makes later work of `stream` wait for the event as it is now.
-    pub(crate) fn wait_in(&self, stream: &Arc<Stream>) -> HipResult {
+    pub(crate) fn wait_in(self: &Arc<Self>, stream: &Arc<Stream>, scope: Scope) -> HipResult {
+        // Acquire: pairs with the Release of the call that began the capture.
+        if scope == Scope::External && stream.capturing.load(Ordering::Acquire) {
+            return capture::add_node(stream, NodeOp::EventWait(Arc::clone(self)));
+        }
         let state = lock(&self.state).clone();
         match state {
             State::Captured(fork) => capture::join(stream, &fork),

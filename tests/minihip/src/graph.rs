@@ -1,1 +1,297 @@
-//! graph
+//! Graphs: nodes, what each does, and the edges between them.
+
+use crate::error::{HipError, HipResult};
+use crate::event::Event;
+use crate::memory;
+use crate::op::Op;
+use crate::registry::{Registry, lock};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, Weak};
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeOp {
+    Empty,
+    /// Kernels, copies, memsets, host functions and stream memory operations: what a queue runs, too.
+    Run(Op),
+    /// Several stream memory operations in a row.
+    Batch(Arc<Vec<Op>>),
+    EventRecord(Arc<Event>),
+    EventWait(Arc<Event>),
+    Child(Arc<Graph>),
+    MemAlloc(Arc<GraphAllocation>),
+    MemFree(usize),
+}
+
+impl NodeOp {
+    /// `hipGraphNodeType`.
+    pub(crate) fn node_type(&self) -> i32 {
+        match self {
+            NodeOp::Run(Op::Kernel(_)) => 0,
+            NodeOp::Run(Op::Copy(_)) => 1,
+            NodeOp::Run(Op::Fill(_)) => 2,
+            NodeOp::Run(Op::HostFunction { .. } | Op::Callback { .. }) => 3,
+            NodeOp::Child(_) => 4,
+            NodeOp::Empty | NodeOp::Run(Op::Nothing | Op::Mark(_) | Op::WaitMark(_) | Op::Graph(_)) => 5,
+            NodeOp::EventWait(_) => 6,
+            NodeOp::EventRecord(_) => 7,
+            NodeOp::MemAlloc(_) => 10,
+            NodeOp::MemFree(_) => 11,
+            NodeOp::Batch(_) | NodeOp::Run(Op::WaitValue(_) | Op::WriteValue(_)) => 14,
+        }
+    }
+}
+
+/// Memory a graph allocates: at one address from the moment the node is added, as the programs that build pointers
+/// into later nodes need it, until the last graph and executable that hold the node are gone.
+#[derive(Debug)]
+pub(crate) struct GraphAllocation {
+    pub(crate) device: usize,
+    pub(crate) base: usize,
+    pub(crate) len_bytes: usize,
+    id: u64,
+}
+
+impl GraphAllocation {
+    /// Allocates on `device`.
+    pub(crate) fn new(device: usize, len_bytes: usize) -> HipResult<Arc<Self>> {
+        let base = memory::allocate_device(crate::device::device(device)?, len_bytes, 0, 0)?;
+        let id = memory::find(base).map_or(0, |allocation| allocation.id);
+        Ok(Arc::new(Self { device, base, len_bytes, id }))
+    }
+}
+
+impl Drop for GraphAllocation {
+    fn drop(&mut self) {
+        // The program may have freed it itself, and the address may be another allocation's by now.
+        if memory::forget_device(self.base, |allocation| allocation.id == self.id).is_some() {
+            memory::release_device(self.device, self.base, self.len_bytes);
+        }
+    }
+}
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) handle: usize,
+    pub(crate) op: NodeOp,
+    /// Handles of the nodes that come before.
+    pub(crate) dependencies: Vec<usize>,
+    /// The node this one is a clone of.
+    pub(crate) origin: usize,
+}
+
+/// A graph.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    nodes: Mutex<Vec<Node>>,
+}
+
+/// Which graph a node handle belongs to.
+#[derive(Debug)]
+struct NodeOwner(Weak<Graph>);
+
+static GRAPHS: Registry<Graph> = Registry::new();
+static NODES: Registry<NodeOwner> = Registry::new();
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        for node in lock(&self.nodes).drain(..) {
+            NODES.remove(node.handle);
+        }
+    }
+}
+
+/// Makes an empty graph.
+pub(crate) fn create() -> HipResult<(usize, Arc<Graph>)> {
+    let graph = Arc::new(Graph { nodes: Mutex::default() });
+    Ok((register(&graph)?, graph))
+}
+
+/// Gives an existing graph a handle.
+pub(crate) fn register(graph: &Arc<Graph>) -> HipResult<usize> {
+    GRAPHS.insert(|_| Arc::clone(graph))
+}
+
+/// The graph a handle stands for. Fails with `hipErrorInvalidValue`.
+pub(crate) fn resolve(handle: usize) -> HipResult<Arc<Graph>> {
+    GRAPHS.get(handle).ok_or(HipError::INVALID_VALUE)
+}
+
+/// Ends a graph's handle, and its nodes' unless something else still holds the graph.
+pub(crate) fn destroy(handle: usize) -> HipResult {
+    GRAPHS.remove(handle).map(drop).ok_or(HipError::INVALID_VALUE)
+}
+
+/// The graph a node belongs to. Fails with `hipErrorInvalidValue`.
+pub(crate) fn owner_of(node: usize) -> HipResult<Arc<Graph>> {
+    NODES.get(node).and_then(|owner| owner.0.upgrade()).ok_or(HipError::INVALID_VALUE)
+}
+
+/// A copy of a node as it is now. Fails with `hipErrorInvalidValue`.
+pub(crate) fn node(handle: usize) -> HipResult<Node> {
+    owner_of(handle)?.nodes().into_iter().find(|node| node.handle == handle).ok_or(HipError::INVALID_VALUE)
+}
+
+/// Replaces what a node does by what `change` makes of it. Fails as `change` does.
+pub(crate) fn update(handle: usize, change: impl FnOnce(&NodeOp) -> HipResult<NodeOp>) -> HipResult {
+    let graph = owner_of(handle)?;
+    let mut nodes = lock(&graph.nodes);
+    let node = nodes.iter_mut().find(|node| node.handle == handle).ok_or(HipError::INVALID_VALUE)?;
+    node.op = change(&node.op)?;
+    Ok(())
+}
+
+impl Graph {
+    /// The nodes in the order they were added.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        lock(&self.nodes).clone()
+    }
+
+    /// Adds a node after `dependencies`. Fails with `hipErrorInvalidValue` on nodes of other graphs and repeated ones.
+    pub(crate) fn add(self: &Arc<Self>, dependencies: &[usize], op: NodeOp) -> HipResult<usize> {
+        let distinct: HashSet<usize> = dependencies.iter().copied().collect();
+        let is_ours = |node: &usize| owner_of(*node).is_ok_and(|owner| Arc::ptr_eq(&owner, self));
+        if distinct.len() < dependencies.len() || !dependencies.iter().all(is_ours) {
+            return Err(HipError::INVALID_VALUE);
+        }
+        let mut nodes = lock(&self.nodes);
+        let handle = NODES.insert(|_| Arc::new(NodeOwner(Arc::downgrade(self))))?;
+        nodes.push(Node { handle, op, dependencies: dependencies.to_vec(), origin: 0 });
+        Ok(handle)
+    }
+
+    /// Adds edges. Fails with `hipErrorInvalidValue` on nodes of other graphs, edges that are there, and cycles.
+    pub(crate) fn add_edges(&self, edges: &[(usize, usize)]) -> HipResult {
+        let mut nodes = lock(&self.nodes);
+        let mut changed = nodes.clone();
+        for (from, to) in edges {
+            if from == to || !changed.iter().any(|node| node.handle == *from) {
+                return Err(HipError::INVALID_VALUE);
+            }
+            let node = changed.iter_mut().find(|node| node.handle == *to).ok_or(HipError::INVALID_VALUE)?;
+            if node.dependencies.contains(from) {
+                return Err(HipError::INVALID_VALUE);
+            }
+            node.dependencies.push(*from);
+        }
+        topological_order(&changed).ok_or(HipError::INVALID_VALUE)?;
+        *nodes = changed;
+        Ok(())
+    }
+
+    /// Removes edges. Fails with `hipErrorInvalidValue` on edges that are not there.
+    pub(crate) fn remove_edges(&self, edges: &[(usize, usize)]) -> HipResult {
+        let mut nodes = lock(&self.nodes);
+        let mut changed = nodes.clone();
+        for (from, to) in edges {
+            let node = changed.iter_mut().find(|node| node.handle == *to).ok_or(HipError::INVALID_VALUE)?;
+            let position = node.dependencies.iter().position(|dependency| dependency == from).ok_or(HipError::INVALID_VALUE)?;
+            node.dependencies.remove(position);
+        }
+        *nodes = changed;
+        Ok(())
+    }
+
+    /// Removes a node and its edges.
+    pub(crate) fn remove(&self, handle: usize) {
+        let mut nodes = lock(&self.nodes);
+        nodes.retain(|node| node.handle != handle);
+        nodes.iter_mut().for_each(|node| node.dependencies.retain(|dependency| *dependency != handle));
+        NODES.remove(handle);
+    }
+
+    /// A deep copy; its nodes remember which ones they were cloned from.
+    pub(crate) fn deep_clone(&self) -> HipResult<Arc<Graph>> {
+        let originals = self.nodes();
+        let clone = Arc::new(Graph { nodes: Mutex::default() });
+        let mut nodes = Vec::with_capacity(originals.len());
+        for original in &originals {
+            let handle = NODES.insert(|_| Arc::new(NodeOwner(Arc::downgrade(&clone))))?;
+            let op = match &original.op {
+                NodeOp::Child(child) => NodeOp::Child(child.deep_clone()?),
+                other => other.clone(),
+            };
+            nodes.push(Node { handle, op, dependencies: Vec::new(), origin: original.handle });
+        }
+        for (i, original) in originals.iter().enumerate() {
+            nodes[i].dependencies = original
+                .dependencies
+                .iter()
+                .filter_map(|dependency| originals.iter().position(|other| other.handle == *dependency))
+                .map(|index| nodes[index].handle)
+                .collect();
+        }
+        *lock(&clone.nodes) = nodes;
+        Ok(clone)
+    }
+
+    /// Whether every node of `earlier` is, or comes before, one of `later`.
+    pub(crate) fn all_precede(&self, earlier: &[usize], later: &[usize]) -> bool {
+        let nodes = self.nodes();
+        let mut seen: HashSet<usize> = later.iter().copied().collect();
+        let mut stack: Vec<usize> = later.to_vec();
+        while let Some(handle) = stack.pop() {
+            if let Some(node) = nodes.iter().find(|node| node.handle == handle) {
+                stack.extend(node.dependencies.iter().filter(|dependency| seen.insert(**dependency)));
+            }
+        }
+        earlier.iter().all(|handle| seen.contains(handle))
+    }
+}
+
+/// Positions of `nodes` in an order that respects the edges, or `None` if there is a cycle.
+pub(crate) fn topological_order(nodes: &[Node]) -> Option<Vec<usize>> {
+    let position_of: std::collections::HashMap<usize, usize> = nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
+    let mut open: Vec<usize> = nodes.iter().map(|node| node.dependencies.len()).collect();
+    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (i, node) in nodes.iter().enumerate() {
+        for dependency in &node.dependencies {
+            dependents[*position_of.get(dependency)?].push(i);
+        }
+    }
+    let mut order: Vec<usize> = (0..nodes.len()).filter(|i| open[*i] == 0).collect();
+    let mut next = 0;
+    while let Some(&i) = order.get(next) {
+        next += 1;
+        for &dependent in &dependents[i] {
+            open[dependent] -= 1;
+            if open[dependent] == 0 {
+                order.push(dependent);
+            }
+        }
+    }
+    (order.len() == nodes.len()).then_some(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_checked_and_cycles_refused() {
+        let (handle, graph) = create().expect("room");
+        let a = graph.add(&[], NodeOp::Empty).expect("valid");
+        let b = graph.add(&[a], NodeOp::Empty).expect("valid");
+        let c = graph.add(&[a, b], NodeOp::Empty).expect("valid");
+        assert_eq!(graph.add(&[a, a], NodeOp::Empty), Err(HipError::INVALID_VALUE));
+        assert_eq!(graph.add_edges(&[(c, a)]), Err(HipError::INVALID_VALUE), "a cycle");
+        assert_eq!(graph.add_edges(&[(a, b)]), Err(HipError::INVALID_VALUE), "there already");
+        assert_eq!(graph.remove_edges(&[(a, b), (a, c)]), Ok(()));
+        assert_eq!(graph.remove_edges(&[(a, c)]), Err(HipError::INVALID_VALUE), "not there");
+        assert_eq!(graph.add_edges(&[(c, a)]), Ok(()), "no cycle any more");
+        assert!(graph.all_precede(&[b, c], &[a]) && !graph.all_precede(&[a], &[b, c]));
+
+        let (other, foreign) = create().expect("room");
+        assert_eq!(foreign.add(&[a], NodeOp::Empty), Err(HipError::INVALID_VALUE), "a node of another graph");
+        let clone = graph.deep_clone().expect("room");
+        let edges = |graph: &Graph| graph.nodes().iter().map(|node| node.dependencies.len()).collect::<Vec<_>>();
+        assert_eq!(edges(&clone), edges(&graph));
+        assert_eq!(clone.nodes()[1].origin, b);
+        destroy(handle).expect("alive");
+        drop(graph);
+        assert!(node(a).is_err(), "nodes die with their graph");
+        assert_eq!(destroy(handle), Err(HipError::INVALID_VALUE));
+        destroy(other).expect("alive");
+    }
+}

@@ -5,7 +5,7 @@ use crate::event::EventMark;
 use crate::fiber::{Block, FiberPool, sync_threads};
 use crate::module::CodeObject;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A kernel's machine code: `void NAME(const void* kernarg, const struct hip_cpu_thread* thread)`.
 pub(crate) type KernelFn = unsafe extern "C" fn(*const c_void, *const CpuThread);
@@ -86,9 +86,19 @@ pub(crate) struct Launch {
     pub(crate) stop: Option<Arc<EventMark>>,
     /// The function as the caller named it, for graph queries.
     pub(crate) function: usize,
+    /// What [`Launch::parameter_pointers`] handed out.
+    pub(crate) pointers: OnceLock<Vec<usize>>,
 }
 
 impl Launch {
+    /// Address of an array of pointers to the arguments, as `hipGraphKernelNodeGetParams` returns it; valid as long as
+    /// the launch.
+    pub(crate) fn parameter_pointers(&self) -> usize {
+        let base = self.kernarg.as_ptr() as usize;
+        let pointers = self.pointers.get_or_init(|| self.kernel.arguments.iter().map(|argument| base + argument.offset).collect());
+        if pointers.is_empty() { 0 } else { pointers.as_ptr() as usize }
+    }
+
     /// Runs the whole grid on the calling thread.
     pub(crate) fn execute(&self, fibers: &mut FiberPool) {
         if let Some(start) = &self.start {

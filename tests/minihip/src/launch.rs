@@ -10,7 +10,7 @@ use crate::module;
 use crate::op::Op;
 use crate::properties;
 use crate::stream::Stream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `..._BUFFER_SIZE`, `..._END` of the `extra` argument.
 const PARAM_BUFFER_POINTER: usize = 1;
@@ -119,6 +119,7 @@ pub(crate) fn prepare(kernel: Arc<Kernel>, geometry: Geometry, kernarg: Kernarg,
         start: None,
         stop: None,
         function,
+        pointers: OnceLock::new(),
     })
 }
 

@@ -12,7 +12,7 @@
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
 //! | memory | [`heap`], [`memory`], [`copy`], [`fill`], [`pool`], [`vmm`] |
 //! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
-//! | graphs | [`graph`], [`graph_exec`], [`capture`] |
+//! | graphs | [`graph`], [`graph_exec`], [`capture`], [`user_object`] |
 
 mod abi;
 mod api;
@@ -42,4 +42,5 @@ mod queue;
 mod registry;
 mod stream;
 mod thread_state;
+mod user_object;
 mod vmm;

@@ -128,9 +128,9 @@ pub(crate) fn allocate_device(device: &Device, len_bytes: usize, flags: u32, poo
     Ok(base)
 }
 
-/// Ends the life of the device allocation that starts at `base`; its block stays taken until [`release_device`].
-pub(crate) fn forget_device(base: usize) -> Option<Allocation> {
-    devices().iter().find(|device| device.heap.contains(base))?.live.remove(base, |_| true)
+/// Ends the life of the device allocation that starts at `base` if it is the wanted one; its block stays taken until [`release_device`].
+pub(crate) fn forget_device(base: usize, wanted: impl Fn(&Allocation) -> bool) -> Option<Allocation> {
+    devices().iter().find(|device| device.heap.contains(base))?.live.remove(base, wanted)
 }
 
 /// Makes a forgotten allocation live again, as part of pool `pool` (reuse of a pool's block).

@@ -128,7 +128,7 @@ impl Chaos {
     }
 
     /// Delays: half the items not at all, most of the others up to 30 us, one in sixteen up to 300 us.
-    fn delay(&mut self) {
+    pub(crate) fn delay(&mut self) {
         let draw = self.next() >> 16;
         let limit_us = match draw % 16 {
             0..=7 => return,

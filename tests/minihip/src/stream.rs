@@ -199,6 +199,13 @@ impl Stream {
         self.push(dependencies, op)
     }
 
+    /// Enqueues `op`, to run after one more item than the program's streams ask for.
+    pub(crate) fn enqueue_after(self: &Arc<Self>, after: Option<Dependency>, op: Op) -> HipResult<u64> {
+        let mut dependencies = self.implicit_dependencies();
+        dependencies.extend(after);
+        self.push(dependencies, op)
+    }
+
     fn push(self: &Arc<Self>, dependencies: Vec<Dependency>, op: Op) -> HipResult<u64> {
         let mut queue = lock(&self.queue);
         if !queue.started {

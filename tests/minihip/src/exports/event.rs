@@ -2,22 +2,18 @@
 
 use crate::api::{Out, hip_api};
 use crate::error::{HipError, HipResult};
-use crate::event;
+use crate::event::{self, Scope};
 use crate::stream::{self, DefaultStream};
 use crate::thread_state::current_device;
 
-fn record(event: usize, stream: usize, null: DefaultStream) -> HipResult {
+fn record(event: usize, stream: usize, null: DefaultStream, flags: u32) -> HipResult {
     let event = event::resolve(event)?;
-    event.record(&stream::resolve(stream, null)?)
+    event.record(&stream::resolve(stream, null)?, Scope::from_flags(flags)?)
 }
 
 fn wait(stream: usize, event: usize, flags: u32, null: DefaultStream) -> HipResult {
     let event = event::resolve(event)?;
-    // hipEventWaitExternal is the only flag.
-    if flags > 1 {
-        return Err(HipError::INVALID_VALUE);
-    }
-    event.wait_in(&stream::resolve(stream, null)?)
+    event.wait_in(&stream::resolve(stream, null)?, Scope::from_flags(flags)?)
 }
 
 fn create(out: Out<usize>, flags: u32) -> HipResult {
@@ -29,14 +25,9 @@ hip_api! {
     fn hipEventCreate(out: Out<usize>) { create(out, 0) }
     fn hipEventCreateWithFlags(out: Out<usize>, flags: u32) { create(out, flags) }
     fn hipEventDestroy(event: usize) { event::destroy(event) }
-    fn hipEventRecord(event: usize, stream: usize) { record(event, stream, DefaultStream::Legacy) }
-    fn hipEventRecord_spt(event: usize, stream: usize) { record(event, stream, DefaultStream::PerThread) }
-    fn hipEventRecordWithFlags(event: usize, stream: usize, flags: u32) {
-        if flags > 1 {
-            return Err(HipError::INVALID_VALUE);
-        }
-        record(event, stream, DefaultStream::Legacy)
-    }
+    fn hipEventRecord(event: usize, stream: usize) { record(event, stream, DefaultStream::Legacy, 0) }
+    fn hipEventRecord_spt(event: usize, stream: usize) { record(event, stream, DefaultStream::PerThread, 0) }
+    fn hipEventRecordWithFlags(event: usize, stream: usize, flags: u32) { record(event, stream, DefaultStream::Legacy, flags) }
     fn hipStreamWaitEvent(stream: usize, event: usize, flags: u32) { wait(stream, event, flags, DefaultStream::Legacy) }
     fn hipStreamWaitEvent_spt(stream: usize, event: usize, flags: u32) { wait(stream, event, flags, DefaultStream::PerThread) }
     fn hipEventQuery(event: usize) {

@@ -52,7 +52,7 @@ fn free(address: usize) -> HipResult {
     match found.kind {
         MemoryKind::Device => {
             synchronize_owner(&found);
-            let gone = memory::forget_device(address).ok_or(HipError::INVALID_VALUE)?;
+            let gone = memory::forget_device(address, |gone| gone.id == found.id).ok_or(HipError::INVALID_VALUE)?;
             crate::pool::give_back(&gone);
             Ok(())
         }

@@ -1,9 +1,12 @@
 //! The entry points, by HIP's own sections.
 
+mod capture;
 mod copy;
 mod device;
 mod event;
 mod fill;
+mod graph;
+mod graph_exec;
 mod launch;
 mod memory;
 mod module;

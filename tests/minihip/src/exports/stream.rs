@@ -6,9 +6,8 @@ use crate::capture;
 use crate::error::{HipError, HipResult};
 use crate::memory;
 use crate::op::{Op, StreamCallback, ValueWidth, WaitCondition, WaitValue, WriteValue};
-use crate::stream::{self, DefaultStream, LEGACY_HANDLE, PER_THREAD_HANDLE, Stream};
+use crate::stream::{self, DefaultStream, LEGACY_HANDLE, PER_THREAD_HANDLE};
 use crate::thread_state::current_device;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Highest priority HIP gives a stream; the lowest is 1.
@@ -71,26 +70,30 @@ fn value_address(address: usize, width: ValueWidth) -> HipResult {
     if known && address.is_multiple_of(width.len_bytes()) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
 }
 
-fn wait_value(stream: &Arc<Stream>, address: usize, width: ValueWidth, value: u64, mask: u64, flags: u32) -> HipResult {
+fn wait_value(address: usize, width: ValueWidth, value: u64, mask: u64, flags: u32) -> HipResult<Op> {
     value_address(address, width)?;
     let condition = WaitCondition::from_flags(flags).ok_or(HipError::INVALID_VALUE)?;
-    stream.submit(Op::WaitValue(WaitValue { address, width, value, mask, condition })).map(drop)
+    Ok(Op::WaitValue(WaitValue { address, width, value, mask, condition }))
 }
 
-fn write_value(stream: &Arc<Stream>, address: usize, width: ValueWidth, value: u64) -> HipResult {
+fn write_value(address: usize, width: ValueWidth, value: u64) -> HipResult<Op> {
     value_address(address, width)?;
-    stream.submit(Op::WriteValue(WriteValue { address, width, value })).map(drop)
+    Ok(Op::WriteValue(WriteValue { address, width, value }))
 }
 
-/// One operation of `hipStreamBatchMemOp`, by its `hipStreamBatchMemOpType`.
-pub(crate) fn batch_operation(stream: &Arc<Stream>, params: &BatchMemOpParams) -> HipResult {
+fn submit(handle: usize, op: Op) -> HipResult {
+    stream::resolve(handle, DefaultStream::Legacy)?.submit(op).map(drop)
+}
+
+/// One operation of a batch, by its `hipStreamBatchMemOpType`; barriers and flushes need nothing here, as a queue
+/// runs in order and its memory is coherent.
+pub(crate) fn batch_op(params: &BatchMemOpParams) -> HipResult<Option<Op>> {
     match params.operation {
-        1 => wait_value(stream, params.address, ValueWidth::Bits32, params.value & 0xFFFF_FFFF, u64::MAX, params.flags),
-        2 => write_value(stream, params.address, ValueWidth::Bits32, params.value),
-        4 => wait_value(stream, params.address, ValueWidth::Bits64, params.value, u64::MAX, params.flags),
-        5 => write_value(stream, params.address, ValueWidth::Bits64, params.value),
-        // Barrier and flush: a queue runs in order and its memory is coherent.
-        3 | 6 => Ok(()),
+        1 => wait_value(params.address, ValueWidth::Bits32, params.value & 0xFFFF_FFFF, u64::MAX, params.flags).map(Some),
+        2 => write_value(params.address, ValueWidth::Bits32, params.value).map(Some),
+        4 => wait_value(params.address, ValueWidth::Bits64, params.value, u64::MAX, params.flags).map(Some),
+        5 => write_value(params.address, ValueWidth::Bits64, params.value).map(Some),
+        3 | 6 => Ok(None),
         _ => Err(HipError::INVALID_VALUE),
     }
 }
@@ -152,25 +155,24 @@ hip_api! {
         add_callback(handle, DefaultStream::PerThread, function, user_data, flags)
     }
     fn hipStreamWaitValue32(handle: usize, address: usize, value: u32, flags: u32, mask: u32) {
-        let stream = stream::resolve(handle, DefaultStream::Legacy)?;
-        wait_value(&stream, address, ValueWidth::Bits32, value.into(), mask.into(), flags)
+        submit(handle, wait_value(address, ValueWidth::Bits32, value.into(), mask.into(), flags)?)
     }
     fn hipStreamWaitValue64(handle: usize, address: usize, value: u64, flags: u32, mask: u64) {
-        let stream = stream::resolve(handle, DefaultStream::Legacy)?;
-        wait_value(&stream, address, ValueWidth::Bits64, value, mask, flags)
+        submit(handle, wait_value(address, ValueWidth::Bits64, value, mask, flags)?)
     }
     fn hipStreamWriteValue32(handle: usize, address: usize, value: u32, _flags: u32) {
-        write_value(&stream::resolve(handle, DefaultStream::Legacy)?, address, ValueWidth::Bits32, value.into())
+        submit(handle, write_value(address, ValueWidth::Bits32, value.into())?)
     }
     fn hipStreamWriteValue64(handle: usize, address: usize, value: u64, _flags: u32) {
-        write_value(&stream::resolve(handle, DefaultStream::Legacy)?, address, ValueWidth::Bits64, value)
+        submit(handle, write_value(address, ValueWidth::Bits64, value)?)
     }
     fn hipStreamBatchMemOp(handle: usize, count: u32, operations: In<BatchMemOpParams>, flags: u32) {
         let stream = stream::resolve(handle, DefaultStream::Legacy)?;
         if flags != 0 || count == 0 || count > 256 {
             return Err(HipError::INVALID_VALUE);
         }
-        operations.array(count as usize)?.iter().try_for_each(|operation| batch_operation(&stream, operation))
+        let operations = operations.array(count as usize)?.iter().map(batch_op).collect::<HipResult<Vec<_>>>()?;
+        operations.into_iter().flatten().try_for_each(|operation| stream.submit(operation).map(drop))
     }
 }
 
