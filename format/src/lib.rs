@@ -9,6 +9,7 @@
 //! * [`kernel_table`]: the kernels that launches name
 //! * [`manifest`]: what a process and an archive root say of themselves
 //! * [`archive`]: all of these, opened from a path
+//! * [`ordered`]: the calls of all threads in order of entry
 //! * [`archive_writer`], [`record_builder`]: archives made without recording a program
 //! * [`hip_error`]: names of return codes
 //!
@@ -24,6 +25,7 @@ pub mod code_object;
 pub mod hip_error;
 pub mod kernel_table;
 pub mod manifest;
+pub mod ordered;
 pub mod record;
 pub mod record_builder;
 pub mod stream_file;
