@@ -1,1 +1,18 @@
-//! What the end-to-end tests share: finding built outputs, recording, replaying.
+//! What the end-to-end tests share.
+//!
+//! - [`built`]: where `scripts/build` put what is under test.
+//! - [`process`]: running a program with a time limit and keeping what it printed.
+//! - [`workload`]: the programs that are recorded, as `tests/workloads/list.tsv` lists them.
+//! - [`recording`]: a program recorded into an archive of its own.
+//! - [`replaying`]: an archive replayed, and the summary read back.
+//! - [`soak`]: how often and with which random delays.
+//!
+//! The tests drive the built programs as a user does; nothing of capture or replay is linked in. Helpers panic, as
+//! assertions do, and say what to run to see the same again.
+
+pub mod built;
+pub mod process;
+pub mod recording;
+pub mod replaying;
+pub mod soak;
+pub mod workload;

@@ -1,0 +1,149 @@
+//! Every workload, recorded once and replayed in every way: each number of workers, each order, under random delays.
+
+use hrr_tests::recording::{Contents, record, record_with};
+use hrr_tests::replaying::Replay;
+use hrr_tests::soak;
+use hrr_tests::workload::Workload;
+
+/// Values of `--threads`: multiplexed on few workers, and one worker per captured thread.
+const THREADS: [&str; 4] = ["1", "2", "4", "0"];
+
+/// What an order promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promise {
+    /// Every result is as recorded, whatever the program.
+    Faithful,
+    /// As recorded where no thread uses what another computed; a diagnostic otherwise. It must end by itself and say
+    /// what it found.
+    WithinThreads,
+}
+
+const ORDERS: [(&str, Promise); 3] =
+    [("capture", Promise::Faithful), ("deps", Promise::Faithful), ("program", Promise::WithinThreads)];
+
+/// Whether threads of the program use each other's results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// They do not, or there is one thread.
+    Independent,
+    /// They do.
+    Cooperating,
+}
+
+fn every_way(name: &str, threads: Threads) {
+    let recording = record(&Workload::listed(name), Contents::Recorded);
+    let mut first = None;
+    for repetition in 0..soak::replays() {
+        for threads_option in THREADS {
+            for (order, promise) in ORDERS {
+                let mut replay = Replay::of_recording(&recording).args(["--threads", threads_option, "--order", order]);
+                // The first time without delays, as a user would.
+                if repetition > 0 {
+                    replay = replay.chaos(soak::seed(&format!("{name} {threads_option} {order}"), repetition));
+                }
+                let replayed = replay.run();
+                if promise == Promise::WithinThreads && threads == Threads::Cooperating {
+                    let run = &replayed.run;
+                    let checks = replayed.checks.unwrap_or_else(|| panic!("no summary\n{run}"));
+                    run.expect_code(if checks.fail > 0 { 1 } else { 0 });
+                    continue;
+                }
+                let checks = replayed.expect_pass();
+                assert!(checks.pass > 0, "every workload reads results back\n{}", replayed.run);
+                // The same results are checked however the replay runs.
+                let (pass, skipped) = *first.get_or_insert((checks.pass, checks.skipped));
+                assert_eq!((checks.pass, checks.skipped), (pass, skipped), "as in other replays\n{}", replayed.run);
+            }
+        }
+    }
+}
+
+/// A test per workload, so that they run side by side and fail by name.
+macro_rules! every_way {
+    ($($name:ident: $threads:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            every_way(stringify!($name), Threads::$threads);
+        })*
+
+        #[test]
+        fn every_listed_workload_is_here() {
+            let listed: Vec<String> = Workload::all().into_iter().map(|workload| workload.name).collect();
+            let mut here = vec![$(stringify!($name).to_owned()),*];
+            let mut sorted = listed.clone();
+            here.sort();
+            sorted.sort();
+            assert_eq!(here, sorted, "tests/workloads/list.tsv and tests/tests/workloads.rs name the same workloads");
+        }
+    };
+}
+
+every_way! {
+    saxpy_reduce: Independent;
+    all_kernels: Independent;
+    threads8: Cooperating;
+    producer_consumer: Cooperating;
+    two_devices: Cooperating;
+    graph_capture: Independent;
+    async_copies: Independent;
+    suballoc: Independent;
+    memory_pool: Independent;
+    virtual_memory: Independent;
+    poll_query: Independent;
+    module_launch: Independent;
+    same_name_units: Independent;
+    errors: Independent;
+    per_thread_stream: Cooperating;
+    thread_churn: Cooperating;
+    pointer_table: Independent;
+    api_rate: Independent;
+    forever: Independent;
+}
+
+#[test]
+fn recordings_made_under_delays_replay_as_well() {
+    for index in 0..soak::replays() {
+        for name in ["threads8", "producer_consumer"] {
+            let seed = soak::seed(&format!("record {name}"), index).to_string();
+            let recording =
+                record_with(&Workload::listed(name), Contents::Recorded, &[("MINIHIP_CHAOS", seed.as_str())]);
+            for threads in ["0", "2"] {
+                let replay = Replay::of_recording(&recording).args(["--threads", threads]);
+                replay.chaos(soak::seed("replay", index)).run().expect_pass();
+            }
+        }
+    }
+}
+
+#[test]
+fn recording_changes_nothing_that_the_program_prints() {
+    for workload in Workload::all().into_iter().filter(|workload| workload.name != "api_rate") {
+        let limit = std::time::Duration::from_secs(60);
+        let plain = hrr_tests::process::run(&mut workload.command(), limit);
+        plain.expect_code(0);
+        let recorded = record(&workload, Contents::Recorded).run;
+        let mut lines = [plain.stdout.lines().collect::<Vec<_>>(), recorded.stdout.lines().collect()];
+        // Threads print as they come.
+        lines.iter_mut().for_each(|lines| lines.sort_unstable());
+        assert_eq!(lines[0], lines[1], "{}", workload.name);
+        let notices = recorded.stderr.lines().filter(|line| !plain.stderr.contains(line)).count();
+        assert_eq!(notices, 1, "one notice and nothing else\n{recorded}");
+        assert!(recorded.stderr.contains("[HRR capture] Recording"), "{recorded}");
+    }
+}
+
+#[test]
+fn without_a_place_to_record_to_nothing_is_recorded() {
+    let workload = Workload::listed("saxpy_reduce");
+    let scratch = hrr_tests::recording::Scratch::new("off");
+    for blank in ["", "  "] {
+        let mut command = workload.command();
+        command.env("LD_PRELOAD", hrr_tests::built::capture_library()).env("HIP_HRR_CAPTURE_OUTPUT", blank);
+        command.current_dir(scratch.path());
+        let run = hrr_tests::process::run(&mut command, std::time::Duration::from_secs(60));
+        run.expect_code(0);
+        assert_eq!(run.stderr, "", "no notice\n{run}");
+    }
+    let left: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
