@@ -1,0 +1,126 @@
+//! `--events`: every call in order of entry, a line or a JSON object each.
+
+use std::io::{self, Write};
+
+use hrr_format::archive::Archive;
+use hrr_format::hip_error;
+use hrr_format::manifest::Clock;
+use hrr_format::ordered::{Ordered, merged};
+use hrr_format::record::{flag, marker};
+use serde::{Serialize, Serializer};
+
+use super::arguments::{arguments, call_text, kernel, return_text};
+
+/// Nanoseconds of a tick since the start of the capture, as microseconds.
+pub(super) fn microseconds(clock: &Clock, tick: u64) -> f64 {
+    clock.ns_since_start(tick) as f64 / 1000.0
+}
+
+/// Writes a line for each call.
+pub(super) fn write_list(archive: &Archive, out: &mut dyn Write) -> io::Result<()> {
+    let clock = &archive.manifest().clock;
+    writeln!(out)?;
+    writeln!(out, "[HRR] Events (number, thread, entry and return in us since the start, call):")?;
+    let mut number = 0u64;
+    for Ordered { stream, record, .. } in merged(archive.streams()) {
+        let thread = archive.streams()[stream].header().thread;
+        if record.api() >= marker::FIRST {
+            if record.api() == marker::OBSERVED {
+                writeln!(out, "{:>8} {:>4} {:>14} {:>14}  observed blob {}", "", thread, "", "", record.word(0))?;
+            }
+            continue;
+        }
+        let begin_us = microseconds(clock, record.begin());
+        let call = call_text(archive, &record);
+        if record.in_flight() {
+            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {:>14}  {call} ... did not return", "-")?;
+        } else {
+            let end_us = microseconds(clock, record.end());
+            let returned = return_text(archive, &record);
+            let equals = if returned.is_empty() { "" } else { " = " };
+            let cut = if record.flags() & flag::TRUNCATED != 0 { " (recorded without its memory)" } else { "" };
+            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {end_us:>14.3}  {call}{equals}{returned}{cut}")?;
+        }
+        number += 1;
+    }
+    Ok(())
+}
+
+/// The calls of an archive as a JSON list that is made while it is written.
+#[derive(Debug)]
+pub(super) struct List<'a> {
+    pub(super) archive: &'a Archive,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    Call(Call<'a>),
+    Observed { thread: u32, observed_blob: u64 },
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    event: u64,
+    thread: u32,
+    begin_us: f64,
+    end_us: Option<f64>,
+    api: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<&'a str>,
+    arguments: Vec<JsonArgument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ret: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ret_name: Option<&'static str>,
+    ret_text: String,
+    in_flight: bool,
+}
+
+#[derive(Serialize)]
+struct JsonArgument {
+    name: &'static str,
+    /// In hexadecimal, since many JSON readers take numbers for doubles.
+    words: Vec<String>,
+    text: String,
+}
+
+impl Serialize for List<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let archive = self.archive;
+        let clock = &archive.manifest().clock;
+        let mut number = 0u64;
+        serializer.collect_seq(merged(archive.streams()).filter_map(|Ordered { stream, record, .. }| {
+            let thread = archive.streams()[stream].header().thread;
+            if record.api() == marker::OBSERVED {
+                return Some(Item::Observed { thread, observed_blob: record.word(0) });
+            }
+            if record.api() >= marker::FIRST {
+                return None;
+            }
+            let returned = !record.in_flight();
+            let call = Call {
+                event: number,
+                thread,
+                begin_us: microseconds(clock, record.begin()),
+                end_us: returned.then(|| microseconds(clock, record.end())),
+                api: archive.api(record.api()).name,
+                kernel: kernel(archive, &record).map(|kernel| kernel.name.as_str()),
+                arguments: arguments(archive, &record)
+                    .into_iter()
+                    .map(|argument| JsonArgument {
+                        name: argument.name,
+                        words: argument.words.iter().map(|word| format!("{word:#x}")).collect(),
+                        text: argument.text,
+                    })
+                    .collect(),
+                ret: returned.then(|| record.ret()),
+                ret_name: returned.then(|| hip_error::name(record.ret())).flatten(),
+                ret_text: if returned { return_text(archive, &record) } else { String::new() },
+                in_flight: record.in_flight(),
+            };
+            number += 1;
+            Some(Item::Call(call))
+        }))
+    }
+}

@@ -1,0 +1,307 @@
+//! One pass over an archive: what it holds, by thread, API and kernel.
+
+use std::collections::HashMap;
+
+use hrr_format::archive::{Archive, ArchiveError};
+use hrr_format::blob_store::BlobStore;
+use hrr_format::catalogue::Returns;
+use hrr_format::manifest::{Clock, Device, Runtime};
+use hrr_format::record::{BlobRef, Presence, Record, SectionTag, marker};
+use hrr_format::stream_file::{ContentsMode, StreamFile};
+use serde::Serialize;
+
+use super::arguments::call_text;
+use super::calls::microseconds;
+
+/// `hipErrorNotReady`: the answer of a query, not a failure.
+const NOT_READY: i32 = 600;
+
+/// What an archive holds. The names of the fields are the keys of the JSON that is printed.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) archive: String,
+    pub(super) complete: bool,
+    pub(super) contents: &'static str,
+    pub(super) pid: u64,
+    pub(super) parent_pid: u64,
+    pub(super) command: Vec<String>,
+    pub(super) capture_version: String,
+    pub(super) events: u64,
+    pub(super) failed_calls: u64,
+    pub(super) calls_in_flight: u64,
+    pub(super) duration_us: f64,
+    pub(super) kernels: u64,
+    pub(super) unsized_launches: u64,
+    pub(super) blobs: StoreTotals,
+    pub(super) code_objects: StoreTotals,
+    pub(super) unobserved_results: u64,
+    pub(super) withheld: u64,
+    pub(super) clock: Clock,
+    pub(super) runtime: Runtime,
+    pub(super) devices: Vec<Device>,
+    pub(super) threads: Vec<ThreadTotals>,
+    pub(super) apis: Vec<ApiTotals>,
+    pub(super) kernel_launches: Vec<KernelTotals>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What a store holds.
+#[derive(Debug, Serialize)]
+pub(super) struct StoreTotals {
+    pub(super) numbers: u64,
+    pub(super) distinct: u64,
+    pub(super) distinct_bytes: u64,
+}
+
+/// The calls of a thread.
+#[derive(Debug, Serialize)]
+pub(super) struct ThreadTotals {
+    pub(super) thread: u32,
+    pub(super) tid: u64,
+    pub(super) name: String,
+    pub(super) calls: u64,
+    pub(super) failed_calls: u64,
+    /// Entry of the first call, since the start of the capture.
+    pub(super) first_us: Option<f64>,
+    /// Return of the last call that returned, or entry of a later one that did not.
+    pub(super) last_us: Option<f64>,
+    pub(super) in_flight: Option<InFlight>,
+}
+
+/// A call that had not returned when the archive ended.
+#[derive(Debug, Serialize)]
+pub(super) struct InFlight {
+    pub(super) api: String,
+    pub(super) call: String,
+    /// Entry, since the start of the capture.
+    pub(super) since_us: f64,
+    /// From its entry to the last tick that any thread recorded: the call took at least this long.
+    pub(super) at_least_us: f64,
+}
+
+/// The calls of an API.
+#[derive(Debug, Serialize)]
+pub(super) struct ApiTotals {
+    pub(super) name: String,
+    pub(super) calls: u64,
+    pub(super) failed_calls: u64,
+    /// Time between entry and return, of the calls that returned.
+    pub(super) total_us: f64,
+    pub(super) mean_us: f64,
+    pub(super) max_us: f64,
+}
+
+/// The launches of a kernel.
+#[derive(Debug, Serialize)]
+pub(super) struct KernelTotals {
+    pub(super) kernel: u32,
+    pub(super) name: String,
+    pub(super) code_object: Option<u64>,
+    pub(super) launches: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ApiCounts {
+    calls: u64,
+    failed: u64,
+    returned: u64,
+    ticks: u64,
+    max_ticks: u64,
+}
+
+/// What is counted over all threads.
+#[derive(Default)]
+struct Counts {
+    apis: HashMap<u16, ApiCounts>,
+    launches: HashMap<u32, u64>,
+    last_tick: u64,
+    unobserved: u64,
+    withheld: u64,
+}
+
+/// A call in flight, until the last tick of all threads is known.
+struct Hanging {
+    api: String,
+    call: String,
+    begin: u64,
+}
+
+impl Summary {
+    /// Goes over an archive.
+    pub(super) fn collect(archive: &Archive) -> Self {
+        let manifest = archive.manifest();
+        let clock = manifest.clock;
+        let mut counts = Counts { last_tick: clock.tick_at_start, ..Counts::default() };
+        let mut warnings: Vec<String> = archive.warnings().iter().map(ToString::to_string).collect();
+        let mut threads = Vec::with_capacity(archive.streams().len());
+        let mut hanging = Vec::with_capacity(archive.streams().len());
+        for stream in archive.streams() {
+            let (thread, in_flight) = thread(archive, stream, &mut counts, &mut warnings);
+            threads.push(thread);
+            hanging.push(in_flight);
+        }
+        for (thread, in_flight) in threads.iter_mut().zip(hanging) {
+            thread.in_flight = in_flight.map(|Hanging { api, call, begin }| InFlight {
+                api,
+                call,
+                since_us: microseconds(&clock, begin),
+                at_least_us: clock.ticks_to_ns(counts.last_tick.saturating_sub(begin)) as f64 / 1000.0,
+            });
+        }
+        Summary {
+            archive: archive.path().display().to_string(),
+            complete: manifest.complete,
+            contents: archive.contents().as_str(),
+            pid: manifest.pid,
+            parent_pid: manifest.parent_pid,
+            command: manifest.command.clone(),
+            capture_version: manifest.capture_version.clone(),
+            events: threads.iter().map(|thread| thread.calls).sum(),
+            failed_calls: threads.iter().map(|thread| thread.failed_calls).sum(),
+            calls_in_flight: threads.iter().filter(|thread| thread.in_flight.is_some()).count() as u64,
+            duration_us: microseconds(&clock, counts.last_tick),
+            kernels: archive.kernels().kernels().len() as u64,
+            unsized_launches: manifest.unsized_launches,
+            blobs: store_totals(archive.blobs()),
+            code_objects: store_totals(archive.code_objects()),
+            unobserved_results: counts.unobserved,
+            withheld: counts.withheld,
+            clock,
+            runtime: manifest.runtime.clone(),
+            devices: manifest.devices.clone(),
+            apis: api_totals(archive, &counts),
+            kernel_launches: kernel_totals(archive, &counts),
+            threads,
+            warnings,
+        }
+    }
+
+    /// Whether contents were recorded.
+    pub(super) fn has_contents(&self) -> bool {
+        self.contents == ContentsMode::Contents.as_str()
+    }
+}
+
+fn thread(
+    archive: &Archive,
+    stream: &StreamFile,
+    counts: &mut Counts,
+    warnings: &mut Vec<String>,
+) -> (ThreadTotals, Option<Hanging>) {
+    let clock = &archive.manifest().clock;
+    let header = stream.header();
+    let (mut calls, mut failed_calls) = (0, 0);
+    let (mut first, mut last) = (None, None);
+    let mut in_flight = None;
+    let mut records = stream.records();
+    for record in records.by_ref() {
+        if record.api() >= marker::FIRST {
+            continue;
+        }
+        let returned = !record.in_flight();
+        let failed = returned && is_failure(archive, &record);
+        calls += 1;
+        failed_calls += u64::from(failed);
+        first = first.or(Some(record.begin()));
+        let tick = record.begin().max(record.end());
+        last = last.max(Some(tick));
+        counts.last_tick = counts.last_tick.max(tick);
+        let api = counts.apis.entry(record.api()).or_default();
+        api.calls += 1;
+        api.failed += u64::from(failed);
+        if returned {
+            let ticks = record.end().saturating_sub(record.begin());
+            api.returned += 1;
+            api.ticks = api.ticks.saturating_add(ticks);
+            api.max_ticks = api.max_ticks.max(ticks);
+        } else {
+            in_flight = Some(Hanging {
+                api: archive.api(record.api()).name.to_owned(),
+                call: call_text(archive, &record),
+                begin: record.begin(),
+            });
+        }
+        if let Some(kernel) = record.aux().checked_sub(1) {
+            *counts.launches.entry(kernel).or_default() += 1;
+        }
+        count_contents(archive, &record, counts);
+    }
+    if let Some(damage) = records.damage() {
+        let error = ArchiveError::Record { path: stream.path().to_owned(), damage: damage.clone() };
+        warnings.push(error.to_string());
+    }
+    let totals = ThreadTotals {
+        thread: header.thread,
+        tid: header.tid,
+        name: header.name.clone(),
+        calls,
+        failed_calls,
+        first_us: first.map(|tick| microseconds(clock, tick)),
+        last_us: last.map(|tick| microseconds(clock, tick)),
+        in_flight: None,
+    };
+    (totals, in_flight)
+}
+
+/// Whether a call that returned tells an error. The answer of a query that work is not done is none.
+fn is_failure(archive: &Archive, record: &Record<'_>) -> bool {
+    let returns = archive.api(record.api()).known.map_or(Returns::Error, |api| api.ret);
+    returns == Returns::Error && record.ret() != 0 && record.ret() != NOT_READY
+}
+
+fn count_contents(archive: &Archive, record: &Record<'_>, counts: &mut Counts) {
+    for section in record.sections().map_while(Result::ok) {
+        let withheld = section.presence == Presence::Withheld;
+        counts.withheld += u64::from(withheld);
+        let is_result = matches!(section.tag, SectionTag::BlobOut | SectionTag::GraphHostOut);
+        if is_result && section.presence == Presence::Present {
+            let reference = section.blob();
+            let is_there = |BlobRef { number, .. }: BlobRef| archive.blobs().index().get(number).is_some();
+            counts.unobserved += u64::from(!reference.is_some_and(is_there));
+        }
+    }
+}
+
+fn store_totals(store: &BlobStore) -> StoreTotals {
+    let stored = store.stored();
+    StoreTotals { numbers: store.len() as u64, distinct: stored.contents, distinct_bytes: stored.bytes }
+}
+
+/// By falling number of calls, then by name.
+fn api_totals(archive: &Archive, counts: &Counts) -> Vec<ApiTotals> {
+    let clock = &archive.manifest().clock;
+    let us = |ticks: u64| clock.ticks_to_ns(ticks) as f64 / 1000.0;
+    let mut totals: Vec<ApiTotals> = counts
+        .apis
+        .iter()
+        .map(|(&id, api)| ApiTotals {
+            name: archive.api(id).name.to_owned(),
+            calls: api.calls,
+            failed_calls: api.failed,
+            total_us: us(api.ticks),
+            mean_us: if api.returned == 0 { 0.0 } else { us(api.ticks) / api.returned as f64 },
+            max_us: us(api.max_ticks),
+        })
+        .collect();
+    totals.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
+    totals
+}
+
+/// By falling number of launches, then by number.
+fn kernel_totals(archive: &Archive, counts: &Counts) -> Vec<KernelTotals> {
+    let mut totals: Vec<KernelTotals> = counts
+        .launches
+        .iter()
+        .map(|(&kernel, &launches)| {
+            let known = archive.kernels().get(kernel);
+            KernelTotals {
+                kernel,
+                name: known.map_or_else(|| format!("(kernel {kernel}, unnamed)"), |known| known.name.clone()),
+                code_object: known.and_then(|known| known.code_object),
+                launches,
+            }
+        })
+        .collect();
+    totals.sort_by_key(|kernel| (std::cmp::Reverse(kernel.launches), kernel.kernel));
+    totals
+}

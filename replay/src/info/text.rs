@@ -1,0 +1,256 @@
+//! The summary as text.
+
+use std::io::{self, Write};
+
+use hrr_format::manifest::ClockKind;
+
+use super::arguments::printable;
+use super::summary::{StoreTotals, Summary};
+use super::table::{self, Align};
+
+/// Most kernels that are listed.
+const KERNELS_SHOWN: usize = 20;
+
+/// A number of bytes in the unit that suits it.
+pub(super) fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+fn counted(count: u64, singular: &str) -> String {
+    counted_as(count, singular, &format!("{singular}s"))
+}
+
+fn counted_as(count: u64, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
+}
+
+/// Seconds since 1970 as `YYYY-MM-DD hh:mm:ss UTC`.
+fn utc_text(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Civil date from a day count, by 400-year eras that begin on a first of March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A word of a command line, in quotes where a shell would take it apart.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", printable(word)) }
+}
+
+fn store_text(store: &StoreTotals) -> String {
+    if store.numbers == 0 {
+        return "0".to_owned();
+    }
+    format!("{} ({} distinct, {})", store.numbers, store.distinct, bytes_text(store.distinct_bytes))
+}
+
+/// Writes the whole summary.
+pub(super) fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    write_head(summary, out)?;
+    write_threads(summary, out)?;
+    write_apis(summary, out)?;
+    write_kernels(summary, out)?;
+    if !summary.warnings.is_empty() {
+        writeln!(out)?;
+    }
+    for warning in &summary.warnings {
+        writeln!(out, "[HRR] Warning: {}", printable(warning))?;
+    }
+    Ok(())
+}
+
+fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = |label: &str, value: &str| writeln!(out, "[HRR] {label:<13}: {value}");
+    line("Archive", &printable(&summary.archive))?;
+    let complete = match (summary.complete, summary.calls_in_flight) {
+        (true, 0) => "yes".to_owned(),
+        (true, calls) => format!("yes, with {} that had not returned", counted(calls, "call")),
+        (false, 0) => "no: the process ended without closing its archive, or still runs".to_owned(),
+        (false, calls) => {
+            let calls = counted(calls, "call");
+            format!("no: the process ended without closing its archive, or still runs, inside {calls}")
+        }
+    };
+    line("Complete", &complete)?;
+    let contents = if summary.has_contents() {
+        "host buffers, kernel arguments and code objects are recorded".to_owned()
+    } else {
+        format!(
+            "withheld ({}): calls, handles and sizes only; HIP_HRR_CAPTURE_CONTENT=1 records contents",
+            counted(summary.withheld, "place")
+        )
+    };
+    line("Contents", &contents)?;
+    line("Events", &format!("{} ({} failed)", summary.events, summary.failed_calls))?;
+    let unsized_launches = match summary.unsized_launches {
+        0 => String::new(),
+        launches => format!(" ({} of kernels without metadata)", counted_as(launches, "launch", "launches")),
+    };
+    line("Kernels", &format!("{}{unsized_launches}", summary.kernels))?;
+    let unobserved = match summary.unobserved_results {
+        0 => String::new(),
+        results => format!("; {} that the program never waited for", counted(results, "result")),
+    };
+    line("Blobs", &format!("{}{unobserved}", store_text(&summary.blobs)))?;
+    line("Code Objects", &store_text(&summary.code_objects))?;
+    line("Threads", &summary.threads.len().to_string())?;
+    line("Process", &format!("{} (parent {})", summary.pid, summary.parent_pid))?;
+    if !summary.command.is_empty() {
+        let words: Vec<String> = summary.command.iter().map(|word| shell_word(word)).collect();
+        line("Command", &words.join(" "))?;
+    }
+    let start = match summary.clock.unix_ns_at_start {
+        0 => String::new(),
+        ns => format!(" from {}", utc_text(ns / 1_000_000_000)),
+    };
+    line("Recorded", &format!("{:.3} ms{start}", summary.duration_us / 1000.0))?;
+    let kind = match summary.clock.kind {
+        ClockKind::Tsc => "time stamp counter",
+        ClockKind::Monotonic => "CLOCK_MONOTONIC",
+    };
+    line("Clock", &format!("{kind}, {:.3} ticks a us", summary.clock.ticks_per_second as f64 / 1e6))?;
+    if summary.runtime.path.is_empty() {
+        line("Runtime", "unknown")?;
+    } else {
+        line("Runtime", &format!("{} (version {})", printable(&summary.runtime.path), summary.runtime.version))?;
+    }
+    for device in &summary.devices {
+        let text = format!(
+            "{} ({}), {}, {}",
+            printable(&device.name),
+            printable(&device.arch),
+            bytes_text(device.total_global_mem_bytes),
+            printable(&device.pci_bus_id)
+        );
+        line(&format!("Device {}", device.ordinal), &text)?;
+    }
+    Ok(())
+}
+
+fn write_threads(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(out, "[HRR] Threads (times in ms since the start):")?;
+    let columns = [
+        ("Thread", Align::Right),
+        ("TID", Align::Right),
+        ("Calls", Align::Right),
+        ("Failed", Align::Right),
+        ("First", Align::Right),
+        ("Last", Align::Right),
+        ("Name", Align::Left),
+    ];
+    let ms = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.3}", us / 1000.0));
+    let rows = summary.threads.iter().map(|thread| {
+        vec![
+            thread.thread.to_string(),
+            thread.tid.to_string(),
+            thread.calls.to_string(),
+            thread.failed_calls.to_string(),
+            ms(thread.first_us),
+            ms(thread.last_us),
+            printable(&thread.name).into_owned(),
+        ]
+    });
+    table::write(&columns, rows, out)?;
+    for thread in &summary.threads {
+        if let Some(in_flight) = &thread.in_flight {
+            writeln!(
+                out,
+                "  thread {} was in {}, entered at {:.3} ms and not returned after {:.3} ms",
+                thread.thread,
+                in_flight.call,
+                in_flight.since_us / 1000.0,
+                in_flight.at_least_us / 1000.0
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_apis(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(out, "[HRR] Event types (times between entry and return):")?;
+    let columns = [
+        ("Calls", Align::Right),
+        ("Failed", Align::Right),
+        ("Total ms", Align::Right),
+        ("Mean us", Align::Right),
+        ("Max us", Align::Right),
+        ("API", Align::Left),
+    ];
+    let rows = summary.apis.iter().map(|api| {
+        vec![
+            api.calls.to_string(),
+            api.failed_calls.to_string(),
+            format!("{:.3}", api.total_us / 1000.0),
+            format!("{:.3}", api.mean_us),
+            format!("{:.3}", api.max_us),
+            printable(&api.name).into_owned(),
+        ]
+    });
+    table::write(&columns, rows, out)
+}
+
+fn write_kernels(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if summary.kernel_launches.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    writeln!(out, "[HRR] Kernels by launches:")?;
+    let columns = [("Launches", Align::Right), ("Code object", Align::Right), ("Kernel", Align::Left)];
+    let rows = summary.kernel_launches.iter().take(KERNELS_SHOWN).map(|kernel| {
+        vec![
+            kernel.launches.to_string(),
+            kernel.code_object.map_or_else(|| "-".to_owned(), |number| number.to_string()),
+            printable(&kernel.name).into_owned(),
+        ]
+    });
+    table::write(&columns, rows, out)?;
+    match summary.kernel_launches.len().checked_sub(KERNELS_SHOWN) {
+        Some(more) if more > 0 => writeln!(out, "  and {more} more"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_dates_read_well() {
+        assert_eq!(bytes_text(1023), "1023 bytes");
+        assert_eq!(bytes_text(1536), "1.5 KiB");
+        assert_eq!(bytes_text(192 << 30), "192.0 GiB");
+        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
+        assert_eq!(utc_text(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc_text(951_782_400 + 3661), "2000-02-29 01:01:01 UTC");
+        assert_eq!(utc_text(1_798_761_599), "2026-12-31 23:59:59 UTC");
+    }
+
+    #[test]
+    fn words_that_a_shell_would_take_apart_are_quoted() {
+        assert_eq!(shell_word("--size=4"), "--size=4");
+        assert_eq!(shell_word("two words"), "'two words'");
+        assert_eq!(shell_word(""), "''");
+        assert_eq!(shell_word("a\x1b[31m"), "'a\\u{1b}[31m'");
+    }
+}
