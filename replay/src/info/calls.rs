@@ -33,7 +33,7 @@ pub(super) fn write_list(archive: &Archive, out: &mut dyn Write) -> io::Result<(
         let begin_us = microseconds(clock, record.begin());
         let call = call_text(archive, &record);
         if record.in_flight() {
-            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {:>14}  {call} ... did not return", "-")?;
+            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {:>14}  {call} ... in flight", "-")?;
         } else {
             let end_us = microseconds(clock, record.end());
             let returned = return_text(archive, &record);

@@ -149,7 +149,7 @@ fn the_summary_tells_what_was_recorded() {
   Thread  TID  Calls  Failed  First   Last  Name
        0   70      6       1  0.000  0.005  main
        1   71      2       0  0.003  0.004  worker
-  thread 1 was in hipStreamSynchronize(stream=0xbb00), entered at 0.004 ms and not returned after 0.001 ms
+  thread 1 in flight: hipStreamSynchronize(stream=0xbb00), entered at 0.004 ms, not returned 0.001 ms later
 
 [HRR] Event types (times between entry and return):
   Calls  Failed  Total ms  Mean us  Max us  API
@@ -183,7 +183,7 @@ fn the_calls_are_listed_by_entry_with_what_they_were_given() {
        4    1          3.050          3.100  hipStreamQuery(stream=0xbb00) = hipErrorNotReady
        5    0          3.500          3.550  hipMemcpyAsync(dst=0x9000<blob 4, 4096 bytes, never observed>, src=0x10000, sizeBytes=4096, kind=DeviceToHost, stream=0xbb00) = hipSuccess
             0                                observed blob 3
-       6    1          4.000              -  hipStreamSynchronize(stream=0xbb00) ... did not return
+       6    1          4.000              -  hipStreamSynchronize(stream=0xbb00) ... in flight
        7    0          5.000          5.001  hipFree(ptr=0xdead) = hipErrorInvalidValue
 ";
     assert_eq!(list, expected);
@@ -306,7 +306,7 @@ fn what_an_archive_says_cannot_steer_a_terminal() {
     let (text, _) = print(dir.path(), Calls::List, Output::Text);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     assert!(!text.lines().any(|line| line.starts_with("fake")), "{text}");
-    assert!(text.contains("(0x1, 0x2) ... did not return"), "{text}");
+    assert!(text.contains("(0x1, 0x2) ... in flight"), "{text}");
 }
 
 #[test]

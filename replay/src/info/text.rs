@@ -175,7 +175,7 @@ fn write_threads(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         if let Some(in_flight) = &thread.in_flight {
             writeln!(
                 out,
-                "  thread {} was in {}, entered at {:.3} ms and not returned after {:.3} ms",
+                "  thread {} in flight: {}, entered at {:.3} ms, not returned {:.3} ms later",
                 thread.thread,
                 in_flight.call,
                 in_flight.since_us / 1000.0,
