@@ -1,1 +1,26 @@
-//! Placeholder until the crate's first part lands.
+//! Reissues the HIP calls of an archive on matching worker threads and checks what the device produced.
+//!
+//! The way of an archive: [`plan`] turns its calls into sequences of instructions with every handle, address and wait
+//! resolved ([`slots`], [`instruction`]); [`stage`] puts recorded contents into host memory; [`run`] executes the sequences
+//! in the timed section, through the call thunks of [`thunk`] on a loaded [`runtime`]; [`validate`] compares results off that
+//! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it.
+
+pub(crate) mod chaos;
+pub mod cli;
+pub mod compare;
+pub mod driver;
+pub mod info;
+pub(crate) mod instruction;
+pub(crate) mod mutation;
+pub mod plan;
+pub(crate) mod run;
+pub mod runtime;
+pub(crate) mod slots;
+pub mod stage;
+pub mod summary;
+pub(crate) mod thunk;
+pub mod topology;
+pub mod validate;
+
+pub use driver::{Outcome, ReplayError, ReplayOptions, replay};
+pub use plan::order::OrderMode;

@@ -1,0 +1,196 @@
+//! The command line of `hrr-playback`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+use hrr_format::archive::Archive;
+
+use crate::driver::{ReplayOptions, replay};
+use crate::info::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
+use crate::plan::order::OrderMode;
+use crate::runtime::Runtime;
+use crate::summary;
+use crate::topology::PinPolicy;
+
+const EXAMPLES: &str = "\
+Examples:
+  hrr-playback capture.hrr                       replay on as many workers as there were threads
+  hrr-playback capture.hrr --threads 4           replay on four worker threads
+  hrr-playback capture.hrr --hip-lib /opt/rocm-7.1/lib/libamdhip64.so
+  hrr-playback capture.hrr --sync-watchdog-ms 5000
+  hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+
+Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any error; 2 usage error, or stopped early because
+too many results differ; 124 the watchdog fired.";
+
+/// Replays the HIP calls of an archive, without the program, and checks what the device produced.
+#[derive(Debug, Parser)]
+#[command(name = "hrr-playback", disable_version_flag = true, after_help = EXAMPLES)]
+struct Arguments {
+    /// Archive: the directory HIP_HRR_CAPTURE_OUTPUT named, or a pid-* directory in it
+    #[arg(required_unless_present = "version")]
+    archive: Option<PathBuf>,
+
+    /// Worker threads that issue calls; 0 = one per captured thread
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Replay")]
+    threads: usize,
+
+    /// One worker per captured thread: the same as --threads 0
+    #[arg(long, conflicts_with = "threads", help_heading = "Replay")]
+    multi_thread: bool,
+
+    /// Order kept between captured threads
+    #[arg(long, value_enum, default_value_t = OrderArgument::Capture, help_heading = "Replay")]
+    order: OrderArgument,
+
+    /// HIP runtime to replay on; default: the loader's libamdhip64.so, then ${ROCM_PATH:-/opt/rocm}/lib
+    #[arg(long, value_name = "PATH", help_heading = "Replay")]
+    hip_lib: Option<PathBuf>,
+
+    /// Cores for the workers: auto (near the device), none, or a list like 0,2-5
+    #[arg(long, value_name = "POLICY", default_value = "auto", help_heading = "Replay")]
+    pin: PinPolicy,
+
+    /// Go on after a call that fails, and count it
+    #[arg(long, help_heading = "Replay")]
+    continue_on_error: bool,
+
+    /// Give up with exit code 124 when a call or wait takes longer; 0 = never
+    #[arg(long, value_name = "MS", default_value_t = 0, help_heading = "Triage")]
+    sync_watchdog_ms: u64,
+
+    /// Print what was recorded and exit; needs no HIP runtime
+    #[arg(long, help_heading = "Inspection")]
+    info: bool,
+
+    /// With --info: list every call
+    #[arg(long, requires = "info", help_heading = "Inspection")]
+    events: bool,
+
+    /// With --info: as JSON
+    #[arg(long, requires = "info", help_heading = "Inspection")]
+    json: bool,
+
+    /// Print the version of the program and of the archive format
+    #[arg(long, short = 'V', help_heading = "Inspection")]
+    version: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderArgument {
+    /// Whatever had returned before a call was entered returns before it is issued
+    Capture,
+    /// Only dependencies: handles, streams, events, conflicting memory, device-wide calls
+    Deps,
+    /// Handle lifetimes and each thread's own order only (diagnostic)
+    Program,
+}
+
+impl From<OrderArgument> for OrderMode {
+    fn from(order: OrderArgument) -> Self {
+        match order {
+            OrderArgument::Capture => OrderMode::Capture,
+            OrderArgument::Deps => OrderMode::Deps,
+            OrderArgument::Program => OrderMode::Program,
+        }
+    }
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("[HRR] {message}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    if arguments.version {
+        print_version(arguments.hip_lib.as_deref());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    if arguments.info {
+        return info(path, arguments);
+    }
+    let archive = Archive::open(path).map_err(|error| error.to_string())?;
+    for warning in archive.warnings() {
+        eprintln!("[HRR] warning: {warning}");
+    }
+    let runtime = Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?);
+    let options = ReplayOptions {
+        threads: arguments.threads,
+        order: arguments.order.into(),
+        pin: arguments.pin.clone(),
+        watchdog: (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms)),
+        continue_on_error: arguments.continue_on_error,
+    };
+    let outcome = replay(&archive, &runtime, &options, |prepared| {
+        print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+    })
+    .map_err(|error| error.to_string())?;
+    for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
+        eprintln!("[HRR] {line}");
+    }
+    if let Some(watchdog) = &outcome.watchdog {
+        eprint!("{watchdog}");
+    }
+    print_all(&summary::summary(&outcome));
+    let code = outcome.exit_code();
+    if outcome.abandoned {
+        // Threads are still in the runtime; its destructors must not run under them.
+        let _ = std::io::stdout().flush();
+        // SAFETY: `_exit` ends the process at once, without running anything.
+        unsafe { libc::_exit(code) };
+    }
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
+    let options = InfoOptions {
+        calls: if arguments.events { Calls::List } else { Calls::Total },
+        output: if arguments.json { Output::Json } else { Output::Text },
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let printed = print_path(path, &options, &mut out).and_then(|condition| {
+        out.flush()?;
+        Ok(condition)
+    });
+    match printed {
+        // What can be read of a damaged archive is what was asked for; the damage has been named.
+        Ok(Condition::Whole | Condition::Damaged) => Ok(ExitCode::SUCCESS),
+        // A reader that has seen enough is no error.
+        Err(InfoError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn print_version(hip_lib: Option<&Path>) {
+    let mut text = format!(
+        "hrr-playback {}\narchive format {}\n",
+        env!("CARGO_PKG_VERSION"),
+        hrr_format::stream_file::VERSION
+    );
+    match Runtime::load(hip_lib) {
+        Ok(runtime) => text.push_str(&format!("HIP runtime {} ({})\n", runtime.version(), runtime.path().display())),
+        Err(_) => text.push_str("HIP runtime none found\n"),
+    }
+    print_all(&text);
+}
+
+/// Prints to standard output; a closed pipe is no error.
+fn print_all(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,39 @@
+//! Mutation switches: planted faults that prove the checks can fail.
+//!
+//! `HRR_REPLAY_MUTATE=NAME` makes a replay wrong on purpose. The end-to-end tests replay with each of them and demand a
+//! failure; a switch that goes unnoticed means that a check has gone blind. A replay under a mutation says so.
+
+/// A planted fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// Leaves out every wait for another captured thread.
+    DropEdges,
+    /// Issues every call on device 0.
+    IgnoreDevice,
+    /// Resolves a kernel by its name in whichever module first had it.
+    NameOnlyKernel,
+    /// Resolves a reused handle value to the object that had it first.
+    StaleHandle,
+}
+
+impl Mutation {
+    /// The fault that `HRR_REPLAY_MUTATE` names.
+    ///
+    /// # Errors
+    /// The name, where there is no such fault.
+    pub(crate) fn from_env() -> Result<Option<Self>, String> {
+        let Ok(name) = std::env::var("HRR_REPLAY_MUTATE") else { return Ok(None) };
+        Ok(Some(match name.as_str() {
+            "" => return Ok(None),
+            "drop-edges" => Mutation::DropEdges,
+            "ignore-device" => Mutation::IgnoreDevice,
+            "name-only-kernel" => Mutation::NameOnlyKernel,
+            "stale-handle" => Mutation::StaleHandle,
+            _ => {
+                return Err(format!(
+                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle)"
+                ));
+            }
+        }))
+    }
+}

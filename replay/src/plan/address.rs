@@ -1,0 +1,140 @@
+//! Which allocation a recorded address lies in, at this moment of the recording.
+
+use std::collections::BTreeMap;
+
+use crate::slots::Slot;
+
+/// What kind of memory an allocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// Device memory.
+    Device,
+    /// Pinned host memory, allocated by the runtime or registered.
+    Pinned,
+    /// Managed memory.
+    Managed,
+    /// A reserved address range with nothing of its own behind it.
+    Reserved,
+}
+
+/// A live allocation of the recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation {
+    /// Address at capture.
+    pub(crate) base: u64,
+    /// Size in bytes.
+    pub(crate) size_bytes: u64,
+    /// Holds the live address of the base.
+    pub(crate) slot: Slot,
+    /// Number of the object, for the order of its uses.
+    pub(crate) object: u32,
+    /// What kind of memory it is.
+    pub(crate) space: Space,
+}
+
+/// A recorded address as allocation and offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The allocation it lies in, or one past the end of.
+    pub(crate) allocation: Allocation,
+    /// Offset from the base in bytes.
+    pub(crate) offset_bytes: u64,
+}
+
+/// The live allocations by base address.
+#[derive(Debug, Default)]
+pub(crate) struct AddressMap {
+    by_base: BTreeMap<u64, Allocation>,
+    /// Bounds of every address ever live, for a quick no.
+    lowest: u64,
+    highest: u64,
+}
+
+impl AddressMap {
+    /// Adds a live allocation. Whatever the runtime had at the same address before is gone.
+    pub(crate) fn insert(&mut self, allocation: Allocation) {
+        if self.highest == 0 {
+            self.lowest = allocation.base;
+        }
+        self.lowest = self.lowest.min(allocation.base);
+        self.highest = self.highest.max(allocation.base.saturating_add(allocation.size_bytes));
+        self.by_base.insert(allocation.base, allocation);
+    }
+
+    /// Removes the allocation with this base.
+    pub(crate) fn remove(&mut self, base: u64) -> Option<Allocation> {
+        self.by_base.remove(&base)
+    }
+
+    /// The allocation with exactly this base.
+    pub(crate) fn exact(&self, base: u64) -> Option<&Allocation> {
+        self.by_base.get(&base)
+    }
+
+    /// The allocation that `address` lies inside of.
+    pub(crate) fn inside(&self, address: u64) -> Option<Place> {
+        if address < self.lowest || address > self.highest {
+            return None;
+        }
+        // A reserved range may hold smaller mapped allocations, and one of them may begin right at its end, so the
+        // nearest base below need not be the one that contains the address.
+        for (_, allocation) in self.by_base.range(..=address).rev().take(8) {
+            if address - allocation.base < allocation.size_bytes {
+                return Some(Place { allocation: *allocation, offset_bytes: address - allocation.base });
+            }
+        }
+        None
+    }
+
+    /// The allocation that `address` is one past the end of.
+    pub(crate) fn one_past(&self, address: u64) -> Option<Place> {
+        if address < self.lowest || address > self.highest {
+            return None;
+        }
+        let (_, allocation) = self.by_base.range(..address).next_back()?;
+        let offset_bytes = address - allocation.base;
+        (offset_bytes == allocation.size_bytes).then_some(Place { allocation: *allocation, offset_bytes })
+    }
+
+    /// The allocation of an address inside it or one past its end, the former preferred.
+    pub(crate) fn find(&self, address: u64) -> Option<Place> {
+        self.inside(address).or_else(|| self.one_past(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::SlotTable;
+
+    fn allocation(base: u64, size_bytes: u64, table: &mut SlotTable) -> Allocation {
+        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device }
+    }
+
+    #[test]
+    fn inside_wins_over_one_past_and_gaps_belong_to_nobody() {
+        let mut table = SlotTable::default();
+        let mut map = AddressMap::default();
+        map.insert(allocation(0x1000, 0x100, &mut table));
+        map.insert(allocation(0x1100, 0x100, &mut table));
+        map.insert(allocation(0x3000, 0x10, &mut table));
+        assert_eq!(map.find(0x10ff).map(|place| place.allocation.base), Some(0x1000));
+        assert_eq!(map.find(0x1100).map(|place| place.allocation.base), Some(0x1100));
+        assert_eq!(map.one_past(0x1100).map(|place| place.allocation.base), Some(0x1000));
+        assert_eq!(map.find(0x1200).map(|place| place.offset_bytes), Some(0x100));
+        assert!(map.find(0x1201).is_none());
+        assert!(map.find(0x2fff).is_none());
+        map.remove(0x1100);
+        assert_eq!(map.find(0x1100).map(|place| place.allocation.base), Some(0x1000));
+    }
+
+    #[test]
+    fn a_mapped_piece_hides_its_reserved_range_and_not_more() {
+        let mut table = SlotTable::default();
+        let mut map = AddressMap::default();
+        map.insert(allocation(0x1000, 0x1000, &mut table));
+        map.insert(allocation(0x1200, 0x100, &mut table));
+        assert_eq!(map.find(0x1250).map(|place| place.allocation.base), Some(0x1200));
+        assert_eq!(map.find(0x1400).map(|place| place.allocation.base), Some(0x1000));
+    }
+}

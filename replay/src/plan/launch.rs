@@ -1,0 +1,172 @@
+//! Kernel arguments: from the bytes at their recorded offsets to what a launch takes.
+
+use hrr_format::catalogue::Role;
+use hrr_format::code_object::ArgKind;
+use hrr_format::record::{Presence, Section, SectionTag};
+
+use super::Planner;
+use super::draft::Draft;
+use super::error::Refusal;
+use super::lower::{Call, Lowering, padded_copy, word_at};
+use crate::instruction::Chunk;
+
+/// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `_SIZE` and `_END`: the keys of an `extra` array.
+const EXTRA_BUFFER: u64 = 1;
+const EXTRA_SIZE: u64 = 2;
+const EXTRA_END: u64 = 3;
+
+impl<'a> Planner<'a> {
+    /// The `kernelParams` or `extra` parameter of a launch.
+    pub(crate) fn lower_kernel_arguments(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+    ) -> Result<(), Refusal> {
+        if value == 0 {
+            return Ok(());
+        }
+        let param = &call.api.params[usize::from(number)];
+        let section = call.record.section_tagged(SectionTag::KernelArgs);
+        if section.is_some_and(|section| section.param != number) {
+            // The other of the two parameters carried the arguments; HIP takes one of them.
+            draft.set(param.word, 0);
+            return Ok(());
+        }
+        let address = self.kernel_argument_memory(call, chunk, draft, lowering, param.role)?;
+        draft.set(param.word, address);
+        Ok(())
+    }
+
+    /// Lays out the arguments of the call's kernel as `kernelParams` or `extra`, and returns the array's address.
+    pub(crate) fn kernel_argument_memory(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        role: Role,
+    ) -> Result<u64, Refusal> {
+        let kernel = self.archive.kernels().of_launch(call.record.aux());
+        let name = || kernel.map_or_else(|| "(unknown)".to_owned(), |kernel| kernel.name.clone());
+        let section = call.record.section_tagged(SectionTag::KernelArgs);
+        let args = kernel.and_then(|kernel| kernel.args.as_deref());
+        let bytes = match section {
+            Some(Section { presence: Presence::Withheld, .. }) => {
+                return Err(Refusal::Withheld { what: "kernel arguments" });
+            }
+            Some(section) => section.payload,
+            None if args.is_some_and(<[_]>::is_empty) => &[],
+            None if !call.succeeded() => &[],
+            None => return Err(Refusal::Signature { kernel: name() }),
+        };
+        let base = padded_copy(chunk, bytes).cast::<u8>();
+        match args {
+            Some(args) => {
+                for arg in args {
+                    let (offset, size) = (arg.offset as usize, arg.size as usize);
+                    let Some(value) = bytes.get(offset..).and_then(|rest| rest.get(..size)) else { continue };
+                    // SAFETY: `offset + size` is within the bytes copied.
+                    let place = unsafe { base.add(offset) };
+                    if arg.kind == ArgKind::GlobalBuffer && size == 8 {
+                        self.patch_pointer(call, draft, lowering, place, word_at(value, 0), bytes);
+                    } else if size >= 8 {
+                        self.patch_embedded(draft, lowering, place, value);
+                    }
+                }
+            }
+            None => self.patch_embedded(draft, lowering, base, bytes),
+        }
+        if matches!(role, Role::Extra) {
+            let size = chunk.memory.allocate(1);
+            // SAFETY: one word was allocated.
+            unsafe { size.write(bytes.len() as u64) };
+            let array = [EXTRA_BUFFER, base as u64, EXTRA_SIZE, size as u64, EXTRA_END];
+            let place = chunk.memory.allocate(array.len());
+            for (index, word) in array.into_iter().enumerate() {
+                // SAFETY: `index` is below the length allocated.
+                unsafe { place.add(index).write(word) };
+            }
+            return Ok(place as u64);
+        }
+        let args = args.ok_or_else(|| Refusal::Signature { kernel: name() })?;
+        let array = chunk.memory.allocate(args.len().max(1));
+        for (index, arg) in args.iter().enumerate() {
+            let end = (arg.offset as usize).checked_add(arg.size as usize);
+            if end.is_none_or(|end| end > bytes.len()) && call.succeeded() {
+                return Err(Refusal::Section {
+                    param: "kernelParams",
+                    found_bytes: bytes.len(),
+                    expected_bytes: end.unwrap_or(usize::MAX),
+                });
+            }
+            // SAFETY: `index` is below the length allocated; the offset was checked to lie within the argument bytes, or the
+            // call failed at capture and its arguments are never read.
+            unsafe { array.add(index).write(base.wrapping_add(arg.offset as usize) as u64) };
+        }
+        Ok(array as u64)
+    }
+
+    /// A pointer argument. One that lies in nothing live is passed as null and counted: the kernel may never follow it.
+    fn patch_pointer(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        place: *mut u8,
+        address: u64,
+        all: &[u8],
+    ) {
+        if address == 0 {
+            return;
+        }
+        let inside = self.objects.memory.inside(address);
+        let one_past = self.objects.memory.one_past(address);
+        let found = match (inside, one_past) {
+            // The address is the end of one allocation and the start of the next: it belongs to the one the other
+            // arguments point into.
+            (Some(inside), Some(end)) => {
+                let points_into = |base: u64, size: u64| {
+                    all.chunks_exact(8).map(|word| word_at(word, 0)).any(|word| word != address && word.wrapping_sub(base) < size)
+                };
+                let (next, previous) = (inside.allocation, end.allocation);
+                let previous_used = points_into(previous.base, previous.size_bytes);
+                let next_used = points_into(next.base, next.size_bytes);
+                Some(if previous_used && !next_used { end } else { inside })
+            }
+            (inside, one_past) => inside.or(one_past),
+        };
+        match found {
+            Some(found) => {
+                lowering.note_use(&found.allocation);
+                draft.patch_at(place.cast(), found.allocation.slot, found.offset_bytes);
+            }
+            None => {
+                self.untranslated += 1;
+                tracing::debug!(event = call.event, address, "kernel pointer argument lies in no live allocation");
+                // SAFETY: the argument's 8 bytes lie within the bytes copied.
+                unsafe { place.cast::<u64>().write_unaligned(0) };
+            }
+        }
+    }
+
+    /// Finds the device addresses embedded in by-value bytes, at any alignment, and has them translated.
+    pub(crate) fn patch_embedded(&mut self, draft: &mut Draft, lowering: &mut Lowering, place: *mut u8, bytes: &[u8]) {
+        let mut at = 0;
+        while at + 8 <= bytes.len() {
+            let word = word_at(bytes, at);
+            match self.objects.memory.inside(word).or_else(|| self.objects.memory.one_past(word)) {
+                Some(found) => {
+                    lowering.note_use(&found.allocation);
+                    // SAFETY: `at + 8` is within the bytes copied to `place`.
+                    draft.patch_at(unsafe { place.add(at) }.cast(), found.allocation.slot, found.offset_bytes);
+                    at += 8;
+                }
+                None => at += 1,
+            }
+        }
+    }
+}

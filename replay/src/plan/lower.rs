@@ -1,0 +1,787 @@
+//! From a recorded call to an instruction: every argument by the role its parameter has.
+
+use hrr_format::catalogue::{Access, Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs, StructField};
+use hrr_format::record::{Presence, Record, Section, SectionTag};
+
+use super::Planner;
+use super::address::{Allocation, Space};
+use super::dependency::{CallFacts, Use};
+use super::draft::Draft;
+use super::error::Refusal;
+use super::objects::{Definition, STREAM_LEGACY, STREAM_PER_THREAD, stream_rule};
+use crate::instruction::{Chunk, Wait};
+use crate::stage::{HostKind, Shape, poison_address};
+
+/// A recorded call and where it stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) api: &'static Api,
+    pub(crate) record: Record<'a>,
+    pub(crate) event: u64,
+    pub(crate) lane: u32,
+    /// The device of the captured thread.
+    pub(crate) device: i32,
+}
+
+impl Call<'_> {
+    /// Whether the call succeeded at capture.
+    pub(crate) fn succeeded(&self) -> bool {
+        self.record.ret() == 0
+    }
+}
+
+/// What laying out a call has brought together.
+#[derive(Debug, Default)]
+pub(crate) struct Lowering {
+    pub(crate) facts: CallFacts,
+    pub(crate) definitions: Vec<Definition>,
+    /// The live address of D2H results, by blob number, waiting for their observation.
+    pub(crate) results: Vec<(u64, usize, Shape)>,
+}
+
+/// Where the sizes of a record's parameters come from.
+pub(crate) struct RecordInputs<'r, 'a> {
+    pub(crate) api: &'static Api,
+    pub(crate) record: &'r Record<'a>,
+    /// The struct a field's size is about.
+    pub(crate) fields: &'r [u8],
+}
+
+impl SizeInputs for RecordInputs<'_, '_> {
+    fn word(&self, param: u8, word: u8) -> Option<u64> {
+        let param = self.api.params.get(usize::from(param))?;
+        Some(self.record.word(usize::from(param.word) + usize::from(word)))
+    }
+
+    fn pointee(&self, param: u8, width: u8) -> Option<u64> {
+        let section =
+            self.record.section(SectionTag::Out, param).or_else(|| self.record.section(SectionTag::In, param))?;
+        (section.presence == Presence::Present).then(|| integer(section.payload, 0, width))?
+    }
+
+    fn field(&self, offset_bytes: u16, width: u8) -> Option<u64> {
+        integer(self.fields, usize::from(offset_bytes), width)
+    }
+}
+
+fn integer(bytes: &[u8], at: usize, width: u8) -> Option<u64> {
+    let bytes = bytes.get(at..)?;
+    match width {
+        4 => Some(u64::from(u32::from_le_bytes(*bytes.first_chunk()?))),
+        _ => Some(u64::from_le_bytes(*bytes.first_chunk()?)),
+    }
+}
+
+/// The 8 bytes at `at`, or zero.
+pub(crate) fn word_at(bytes: &[u8], at: usize) -> u64 {
+    integer(bytes, at, 8).unwrap_or(0)
+}
+
+impl<'a> Planner<'a> {
+    /// Lays out the arguments of a call.
+    pub(crate) fn lower_arguments(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        waits: &mut Vec<Wait>,
+    ) -> Result<(), Refusal> {
+        for (index, param) in call.api.params.iter().enumerate() {
+            let number = index as u8;
+            let value = call.record.word(usize::from(param.word));
+            match param.role {
+                Role::Scalar | Role::Location => {}
+                Role::Ordinal => self.check_ordinal(call, value as u32 as i32)?,
+                Role::Opaque | Role::UserData => draft.set(param.word, 0),
+                Role::Callback => draft.set(param.word, super::special::callback_address(call.api)),
+                Role::Use(HandleKind::Stream) => {
+                    self.lower_stream(call, chunk, draft, lowering, param.word, value, waits)?;
+                }
+                Role::Use(kind) => {
+                    let how = if super::special::changes_state(call.api, kind) { Use::Changes } else { Use::Reads };
+                    self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
+                }
+                Role::Destroy(kind) => {
+                    self.lower_handle(call, draft, lowering, param.word, kind, value, Use::Ends)?;
+                    if call.succeeded() {
+                        self.objects.retire(kind, value);
+                    }
+                }
+                Role::Create(kind) | Role::Get(kind) => {
+                    if value != 0 {
+                        let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
+                        draft.set(param.word, cell as u64);
+                        let recorded = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, 0));
+                        let fresh = matches!(param.role, Role::Create(_));
+                        self.lower_new_handle(call, draft, lowering, cell, kind, recorded, fresh);
+                    }
+                }
+                Role::UseArray(kind, _) => {
+                    if value != 0
+                        && let Some(bytes) = in_bytes(call, number, param.name)?
+                    {
+                        let array = chunk.memory.copy(bytes);
+                        draft.set(param.word, array as u64);
+                        for position in 0..bytes.len() / 8 {
+                            // SAFETY: `position` is below the number of words copied.
+                            let target = unsafe { array.add(position) };
+                            let handle = word_at(bytes, position * 8);
+                            if handle != 0 {
+                                let found = self.live_handle(call, lowering, kind, handle, Use::Reads)?;
+                                match found {
+                                    Some(slot) => draft.patch_at(target, slot, 0),
+                                    // SAFETY: as above.
+                                    None => unsafe { target.write(poison_address()) },
+                                }
+                            }
+                        }
+                    }
+                }
+                Role::GetArray(kind, size) => {
+                    if value != 0 {
+                        let bytes = out_bytes(&call.record, number).unwrap_or_default();
+                        let room = self.size_of(call, size).unwrap_or(0).saturating_mul(8);
+                        let room = usize::try_from(room).unwrap_or(0).max(bytes.len());
+                        let array = chunk.memory.allocate((room / 8 + 1).max(MIN_BUFFER_BYTES / 8));
+                        draft.set(param.word, array as u64);
+                        for position in 0..bytes.len() / 8 {
+                            // SAFETY: `position` is below the number of words allocated.
+                            let cell = unsafe { array.add(position) };
+                            let handle = word_at(bytes, position * 8);
+                            self.lower_new_handle(call, draft, lowering, cell, kind, handle, false);
+                        }
+                    }
+                }
+                Role::GetArrayAt(..) => {
+                    if value != 0 {
+                        draft.set(param.word, chunk.memory.allocate(MIN_BUFFER_BYTES / 8) as u64);
+                    }
+                }
+                Role::Device(access, _) => {
+                    if value != 0 {
+                        match self.live_address(call, lowering, value, access, param.name)? {
+                            Some((slot, offset)) => draft.patch(param.word, slot, offset),
+                            None => draft.set(param.word, poison_address()),
+                        }
+                    }
+                }
+                Role::Host(access, size) | Role::Any(access, size) => {
+                    self.lower_memory(call, draft, lowering, number, value, access, size)?;
+                }
+                Role::AnyArray(access, ..) => {
+                    if value != 0
+                        && let Some(bytes) = in_bytes(call, number, param.name)?
+                    {
+                        let array = chunk.memory.copy(bytes);
+                        draft.set(param.word, array as u64);
+                        for position in 0..bytes.len() / 8 {
+                            let address = word_at(bytes, position * 8);
+                            if address == 0 {
+                                continue;
+                            }
+                            // SAFETY: `position` is below the number of words copied.
+                            let target = unsafe { array.add(position) };
+                            match self.live_address(call, lowering, address, access, param.name)? {
+                                Some((slot, offset)) => draft.patch_at(target, slot, offset),
+                                // SAFETY: as above.
+                                None => unsafe { target.write(poison_address()) },
+                            }
+                        }
+                    }
+                }
+                Role::NewDevice(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device),
+                Role::NewHost(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Pinned),
+                Role::NewManaged(size) => {
+                    self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Managed);
+                }
+                Role::NewPitched(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device),
+                Role::NewRange(size) => {
+                    self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Reserved);
+                }
+                Role::GetDevice(size) => self.lower_alias(call, chunk, draft, lowering, number, size),
+                Role::Pin(size) => self.lower_pin(call, draft, lowering, number, value, size)?,
+                Role::FreeDevice | Role::FreeHost | Role::FreeRange | Role::Unpin => {
+                    if value != 0 {
+                        self.lower_free(call, draft, lowering, number, value)?;
+                    }
+                }
+                Role::In(_) | Role::InOut(_) | Role::ArgBytes(_) => {
+                    if value != 0 {
+                        let bytes = in_bytes(call, number, param.name)?.unwrap_or_default();
+                        let place = padded_copy(chunk, bytes);
+                        draft.set(param.word, place as u64);
+                        if matches!(param.role, Role::ArgBytes(_)) {
+                            self.patch_embedded(draft, lowering, place.cast(), bytes);
+                        }
+                    }
+                }
+                Role::Out(size) => {
+                    if value != 0 {
+                        let recorded = call.record.section(SectionTag::Out, number).map_or(0, |s| s.payload.len());
+                        let room = self.size_of(call, size).and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+                        let room = room.max(recorded).clamp(MIN_BUFFER_BYTES, 64 << 20);
+                        draft.set(param.word, chunk.memory.allocate(room.div_ceil(8)) as u64);
+                    }
+                }
+                Role::Struct(layout, _) => {
+                    if value != 0 {
+                        let bytes = in_bytes(call, number, param.name)?.unwrap_or_default();
+                        self.lower_structs(call, chunk, draft, lowering, number, usize::from(layout), bytes)?;
+                    }
+                }
+                Role::OutStruct(layout, size) => {
+                    if value != 0 {
+                        let count = self.size_of(call, size).unwrap_or(1);
+                        let bytes = count.saturating_mul(u64::from(STRUCTS[usize::from(layout)].size_bytes));
+                        let room = usize::try_from(bytes).unwrap_or(0).clamp(MIN_BUFFER_BYTES, 64 << 20);
+                        draft.set(param.word, chunk.memory.allocate(room.div_ceil(8)) as u64);
+                    }
+                }
+                Role::CString => {
+                    if value != 0 {
+                        let section = call.record.section(SectionTag::Text, number);
+                        let text = section.map(|section| section.payload).unwrap_or_default();
+                        let mut text = text.to_vec();
+                        text.push(0);
+                        draft.set(param.word, padded_copy(chunk, &text) as u64);
+                    }
+                }
+                Role::KernelSymbol | Role::VarSymbol => {
+                    if value != 0 {
+                        let address = self.symbol_address(call, value)?;
+                        draft.set(param.word, address);
+                    }
+                }
+                Role::KernelParams | Role::Extra => {
+                    self.lower_kernel_arguments(call, chunk, draft, lowering, number, value)?;
+                }
+                Role::Image => {
+                    if value != 0 {
+                        let address = self.image_address(call, number)?;
+                        draft.set(param.word, address);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of a live handle; `None` where the call failed at capture over a handle that was nothing.
+    fn live_handle(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        kind: HandleKind,
+        value: u64,
+        how: Use,
+    ) -> Result<Option<crate::slots::Slot>, Refusal> {
+        match self.objects.handle(kind, value) {
+            Some(handle) => {
+                lowering.facts.uses.push((handle.object, how));
+                Ok(Some(handle.slot))
+            }
+            None if call.succeeded() => Err(Refusal::Handle { kind, value }),
+            None => Ok(None),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a parameter is made of")]
+    fn lower_handle(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        word: u8,
+        kind: HandleKind,
+        value: u64,
+        how: Use,
+    ) -> Result<(), Refusal> {
+        if value != 0 {
+            match self.live_handle(call, lowering, kind, value, how)? {
+                Some(slot) => draft.patch(word, slot, 0),
+                None => draft.set(word, poison_address()),
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as above, with the chunk and the waits of a stream made on the spot")]
+    fn lower_stream(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        word: u8,
+        value: u64,
+        waits: &mut Vec<Wait>,
+    ) -> Result<(), Refusal> {
+        let per_thread_api = call.api.name.ends_with("_spt");
+        if value == STREAM_PER_THREAD || (per_thread_api && value == 0) {
+            let handle = self.per_thread_stream(call, chunk, waits)?;
+            lowering.facts.uses.push((handle.object, Use::Reads));
+            if self.multiplexed {
+                draft.patch(word, handle.slot, 0);
+            }
+            lowering.note_stream(call, handle.stream);
+            return Ok(());
+        }
+        if value == 0 || value == STREAM_LEGACY {
+            let key = self.objects.legacy_stream(call.device);
+            lowering.note_stream(call, Some(key));
+            return Ok(());
+        }
+        self.lower_handle(call, draft, lowering, word, HandleKind::Stream, value, Use::Reads)?;
+        let key = self.objects.handle(HandleKind::Stream, value).and_then(|handle| handle.stream);
+        lowering.note_stream(call, key);
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a handle is made of")]
+    fn lower_new_handle(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        cell: *const u64,
+        kind: HandleKind,
+        recorded: u64,
+        fresh: bool,
+    ) {
+        if !call.succeeded() || recorded == 0 {
+            return;
+        }
+        if !fresh && let Some(handle) = self.objects.handle(kind, recorded) {
+            lowering.facts.uses.push((handle.object, Use::Reads));
+            return;
+        }
+        let stream =
+            (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
+        let handle = self.objects.new_handle(stream);
+        draft.output(cell, handle.slot);
+        lowering.facts.creates.push(handle.object);
+        lowering.definitions.push(Definition::Handle { kind, value: recorded, handle });
+    }
+
+    /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
+    fn live_address(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        address: u64,
+        access: Access,
+        param: &'static str,
+    ) -> Result<Option<(crate::slots::Slot, u64)>, Refusal> {
+        match self.objects.memory.find(address) {
+            Some(place) => {
+                lowering.note_memory(&place.allocation, access);
+                Ok(Some((place.allocation.slot, place.offset_bytes)))
+            }
+            None if call.succeeded() => Err(Refusal::Address { address, param }),
+            None => Ok(None),
+        }
+    }
+
+    /// A parameter that names host memory, or memory of either side.
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a memory parameter is made of")]
+    fn lower_memory(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+        access: Access,
+        size: Size,
+    ) -> Result<(), Refusal> {
+        let param = &call.api.params[usize::from(number)];
+        if value == 0 {
+            return Ok(());
+        }
+        if let Some(section) = call.record.section(SectionTag::BlobIn, number) {
+            let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
+            let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
+            draft.set(param.word, source as u64);
+            return Ok(());
+        }
+        if let Some(section) = call.record.section(SectionTag::BlobOut, number) {
+            let what = "the device-to-host result to validate against";
+            let (blob, shape) = self.blob_shape(call, &section, number, size, what)?;
+            let span = shape.span_bytes().unwrap_or(u64::MAX);
+            let place = self.host.place(self.host_kind(value), span)?;
+            draft.set(param.word, place as u64);
+            lowering.results.push((blob, place as usize, shape));
+            return Ok(());
+        }
+        if let Some(place) = self.objects.memory.find(value) {
+            lowering.note_memory(&place.allocation, access);
+            draft.patch(param.word, place.allocation.slot, place.offset_bytes);
+            return Ok(());
+        }
+        if !call.succeeded() {
+            draft.set(param.word, poison_address());
+            return Ok(());
+        }
+        // Host memory without contents of its own: a copy captured into a graph, whose contents come with each launch.
+        let len_bytes = self.size_of(call, size).unwrap_or(0);
+        if len_bytes == 0 && matches!(param.role, Role::Any(..)) && size == Size::Unknown {
+            return Err(Refusal::Address { address: value, param: param.name });
+        }
+        let place = self.shadow(value, len_bytes)?;
+        draft.set(param.word, place as u64);
+        Ok(())
+    }
+
+    /// Number and shape of the contents a section names, refused where they were withheld or do not fit the call.
+    fn blob_shape(
+        &mut self,
+        call: &Call<'_>,
+        section: &Section<'_>,
+        number: u8,
+        size: Size,
+        what: &'static str,
+    ) -> Result<(u64, Shape), Refusal> {
+        if section.presence == Presence::Withheld {
+            return Err(Refusal::Withheld { what });
+        }
+        let blob = section.blob().ok_or(Refusal::Lacks { what })?;
+        let inputs = RecordInputs { api: call.api, record: &call.record, fields: &[] };
+        let shape = match size {
+            Size::Rect { width, height, pitch } => Shape {
+                row_bytes: inputs.word(width, 0).unwrap_or(0),
+                rows: inputs.word(height, 0).unwrap_or(0),
+                pitch_bytes: inputs.word(pitch, 0).unwrap_or(0),
+            },
+            _ => Shape::linear(blob.size_bytes),
+        };
+        let param = call.api.params[usize::from(number)].name;
+        // What the call will touch must be what was recorded, or it would reach past the memory made for it.
+        let touched = match size {
+            Size::Rect { .. } => shape.packed_bytes(),
+            _ => size.value(&inputs),
+        };
+        if touched != Some(blob.size_bytes) || shape.span_bytes().is_none() {
+            return Err(Refusal::Section {
+                param,
+                found_bytes: blob.size_bytes as usize,
+                expected_bytes: touched.unwrap_or(0) as usize,
+            });
+        }
+        Ok((blob.number, shape))
+    }
+
+    /// Whether the program had pinned the memory at this address.
+    fn host_kind(&self, address: u64) -> HostKind {
+        match self.objects.memory.inside(address) {
+            Some(place) if place.allocation.space != Space::Device => HostKind::Pinned,
+            _ => HostKind::Pageable,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
+    fn lower_new_memory(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        size: Size,
+        space: Space,
+    ) {
+        let param = &call.api.params[usize::from(number)];
+        if call.record.word(usize::from(param.word)) == 0 {
+            return;
+        }
+        let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
+        draft.set(param.word, cell as u64);
+        let bytes = out_bytes(&call.record, number).unwrap_or_default();
+        let base = word_at(bytes, 0);
+        if !call.succeeded() || base == 0 {
+            return;
+        }
+        let inputs = RecordInputs { api: call.api, record: &call.record, fields: bytes };
+        let size_bytes = size.value(&inputs).unwrap_or(0);
+        self.define_memory(draft, lowering, cell, base, size_bytes, space);
+    }
+
+    fn define_memory(
+        &mut self,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        cell: *const u64,
+        base: u64,
+        size_bytes: u64,
+        space: Space,
+    ) {
+        let slot = self.objects.slots.allocate(0);
+        let object = self.objects.new_object();
+        draft.output(cell, slot);
+        lowering.facts.creates.push(object);
+        lowering.definitions.push(Definition::Memory(Allocation { base, size_bytes, slot, object, space }));
+    }
+
+    /// The call tells a device address of memory that exists: a device variable, or the alias of pinned memory.
+    fn lower_alias(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        size: Size,
+    ) {
+        let param = &call.api.params[usize::from(number)];
+        if call.record.word(usize::from(param.word)) == 0 {
+            return;
+        }
+        let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
+        draft.set(param.word, cell as u64);
+        let address = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, 0));
+        if !call.succeeded() || address == 0 || self.objects.memory.inside(address).is_some() {
+            return;
+        }
+        let of_host = call
+            .api
+            .params
+            .iter()
+            .filter(|param| matches!(param.role, Role::Host(..) | Role::Any(..)))
+            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
+            .map(|place| place.allocation.size_bytes - place.offset_bytes);
+        let size_bytes = self.size_of(call, size).or(of_host).unwrap_or(8);
+        self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device);
+    }
+
+    fn lower_pin(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+        size: Size,
+    ) -> Result<(), Refusal> {
+        /// A page: what runtimes pin.
+        const PAGE_BYTES: u64 = 4096;
+        let param = &call.api.params[usize::from(number)];
+        if !call.succeeded() || value == 0 {
+            if value != 0 {
+                draft.set(param.word, poison_address());
+            }
+            return Ok(());
+        }
+        let size_bytes = self.size_of(call, size).unwrap_or(0);
+        let place = self.host.place(HostKind::Pageable, size_bytes.saturating_add(2 * PAGE_BYTES))? as u64;
+        // The same offset in its page as the program's memory had.
+        let address = place.next_multiple_of(PAGE_BYTES) + value % PAGE_BYTES;
+        draft.set(param.word, address);
+        let slot = self.objects.slots.allocate(address);
+        let object = self.objects.new_object();
+        lowering.facts.creates.push(object);
+        let allocation = Allocation { base: value, size_bytes, slot, object, space: Space::Pinned };
+        lowering.definitions.push(Definition::Memory(allocation));
+        Ok(())
+    }
+
+    fn lower_free(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+    ) -> Result<(), Refusal> {
+        let param = &call.api.params[usize::from(number)];
+        match self.objects.memory.exact(value).copied() {
+            Some(allocation) => {
+                draft.patch(param.word, allocation.slot, 0);
+                if call.succeeded() {
+                    lowering.facts.uses.push((allocation.object, Use::Ends));
+                    lowering.facts.memory.push((allocation.object, true));
+                    self.objects.retire_memory(value);
+                }
+                Ok(())
+            }
+            None if call.succeeded() => Err(Refusal::Address { address: value, param: param.name }),
+            None => {
+                draft.set(param.word, poison_address());
+                Ok(())
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a struct parameter is made of")]
+    fn lower_structs(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        layout: usize,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let param = &call.api.params[usize::from(number)];
+        let layout = &STRUCTS[layout];
+        let stride = layout.size_bytes as usize;
+        let place = padded_copy(chunk, bytes).cast::<u8>();
+        draft.set(param.word, place as u64);
+        if bytes.len() % stride != 0 {
+            return Err(Refusal::Section { param: param.name, found_bytes: bytes.len(), expected_bytes: stride });
+        }
+        for (position, element) in bytes.chunks_exact(stride).enumerate() {
+            // SAFETY: `position * stride` is below the length copied.
+            let base = unsafe { place.add(position * stride) };
+            for field in layout.fields.iter().filter(|field| field.when.is_none_or(|when| when.holds(element))) {
+                self.lower_field(call, chunk, draft, lowering, number, field, element, base)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a field is made of")]
+    fn lower_field(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        field: &'static StructField,
+        element: &[u8],
+        base: *mut u8,
+    ) -> Result<(), Refusal> {
+        let offset = field.offset_bytes as usize;
+        if let Role::Ordinal = field.role {
+            return Ok(());
+        }
+        let value = word_at(element, offset);
+        // SAFETY: the catalogue's fields lie inside their struct, which was copied whole.
+        let target = unsafe { base.add(offset) }.cast::<u64>();
+        let write = |value: u64| {
+            // SAFETY: as above; struct fields may be unaligned in an array of structs.
+            unsafe { target.write_unaligned(value) };
+        };
+        if value == 0 {
+            return Ok(());
+        }
+        match field.role {
+            Role::Opaque | Role::UserData => write(0),
+            Role::Callback => write(super::special::callback_address(call.api)),
+            Role::Use(kind) => match self.live_handle(call, lowering, kind, value, Use::Reads)? {
+                Some(slot) => draft.patch_at(target, slot, 0),
+                None => write(poison_address()),
+            },
+            Role::Device(access, _) | Role::Any(access, _) | Role::Host(access, _) => {
+                if call.record.section(SectionTag::BlobIn, number).is_some()
+                    || call.record.section(SectionTag::BlobOut, number).is_some()
+                {
+                    return Err(Refusal::Shape("host memory named in a struct"));
+                }
+                match self.live_address(call, lowering, value, access, field.name) {
+                    Ok(Some((slot, offset))) => draft.patch_at(target, slot, offset),
+                    Ok(None) => write(poison_address()),
+                    Err(_) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
+                        let len_bytes = super::special::struct_copy_bytes(call.api, element);
+                        let len_bytes =
+                            len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
+                        write(self.shadow(value, len_bytes)? as u64);
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+            Role::KernelSymbol => {
+                // A function handle or a host symbol: hipKernelNodeParams takes either.
+                match self.objects.handle(HandleKind::Function, value) {
+                    Some(handle) => {
+                        lowering.facts.uses.push((handle.object, Use::Reads));
+                        draft.patch_at(target, handle.slot, 0);
+                    }
+                    None => write(self.symbol_address(call, value)?),
+                }
+            }
+            Role::VarSymbol => write(self.symbol_address(call, value)?),
+            Role::KernelParams | Role::Extra => {
+                let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
+                write(address);
+            }
+            Role::NewDevice(_) | Role::GetDevice(_) => {
+                let after = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
+                write(0);
+                if call.succeeded() && after != 0 {
+                    let inputs = RecordInputs { api: call.api, record: &call.record, fields: element };
+                    let size = match field.role {
+                        Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
+                        _ => None,
+                    };
+                    self.define_memory(draft, lowering, target, after, size.unwrap_or(0), Space::Device);
+                }
+            }
+            _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
+        }
+        Ok(())
+    }
+
+    /// Host memory that stands for the program's at this address for as long as graphs may use it.
+    pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
+        if let Some((base, (size, place))) = self.shadows.range(..=address).next_back() {
+            let offset = address - base;
+            if offset.checked_add(len_bytes).is_some_and(|end| end <= *size) {
+                // SAFETY: `offset` is at most `size`, the length of the place.
+                return Ok(unsafe { (*place as *mut u8).add(offset as usize) });
+            }
+        }
+        let place = self.host.place(HostKind::Pageable, len_bytes)?;
+        self.shadows.insert(address, (len_bytes, place as usize));
+        Ok(place)
+    }
+
+    /// The value of a size for this call.
+    pub(crate) fn size_of(&self, call: &Call<'_>, size: Size) -> Option<u64> {
+        size.value(&RecordInputs { api: call.api, record: &call.record, fields: &[] })
+    }
+
+    fn check_ordinal(&self, call: &Call<'_>, device: i32) -> Result<(), Refusal> {
+        if call.succeeded() && device >= self.device_count {
+            return Err(Refusal::Device { device, count: self.device_count });
+        }
+        Ok(())
+    }
+}
+
+impl Lowering {
+    fn note_memory(&mut self, allocation: &Allocation, access: Access) {
+        self.facts.memory.push((allocation.object, access.writes()));
+        self.facts.uses.push((allocation.object, Use::Reads));
+    }
+}
+
+/// The bytes of an out section that the call wrote.
+pub(crate) fn out_bytes<'r>(record: &Record<'r>, number: u8) -> Option<&'r [u8]> {
+    record
+        .section(SectionTag::Out, number)
+        .filter(|section| section.presence == Presence::Present)
+        .map(|section| section.payload)
+}
+
+/// The bytes of an in section; `None` where there was nothing to record.
+fn in_bytes<'r>(call: &Call<'r>, number: u8, param: &'static str) -> Result<Option<&'r [u8]>, Refusal> {
+    match call.record.section(SectionTag::In, number) {
+        Some(section) if section.presence == Presence::Withheld => {
+            let _ = param;
+            Err(Refusal::Withheld { what: "an argument passed by pointer" })
+        }
+        Some(section) if section.presence == Presence::Present => Ok(Some(section.payload)),
+        _ if call.succeeded() => Ok(None),
+        _ => Ok(None),
+    }
+}
+
+/// A copy of `bytes`, padded so that a runtime that looks at more than the recorded one finds zeros.
+pub(crate) fn padded_copy(chunk: &mut Chunk, bytes: &[u8]) -> *mut u64 {
+    let place = chunk.memory.allocate(bytes.len().max(MIN_BUFFER_BYTES).div_ceil(8));
+    // SAFETY: the allocation is at least as long as `bytes`, fresh, and zeroed.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>(), bytes.len()) };
+    place
+}

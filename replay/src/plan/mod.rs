@@ -1,0 +1,686 @@
+//! Planning: from the streams of an archive to sequences of instructions, one per worker.
+//!
+//! * [`timeline`]: all calls as entries and returns, merged over the captured threads
+//! * [`objects`]: what is live at each moment, and the slot it will have at replay
+//! * [`address`]: which allocation an address lies in
+//! * [`order`], [`dependency`]: what each call must wait for
+//! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
+//! * [`draft`]: an instruction in the making
+
+pub(crate) mod address;
+pub(crate) mod dependency;
+pub(crate) mod draft;
+pub mod error;
+pub(crate) mod launch;
+pub(crate) mod lower;
+pub(crate) mod objects;
+pub mod order;
+pub(crate) mod special;
+pub(crate) mod timeline;
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use hrr_format::archive::Archive;
+use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role};
+use hrr_format::record::{Presence, Record, SectionTag, marker};
+
+use dependency::Sync;
+use draft::{Draft, Issue};
+use error::{PlanError, Refusal};
+use lower::{Call, Lowering, word_at};
+use objects::{Definition, LaneState, Objects};
+use order::{Node, Order, OrderMode};
+use special::{HostSide, Special};
+use timeline::{Point, Timeline};
+
+use crate::instruction::{Chunk, NOT_READY, Wait, flag};
+use crate::mutation::Mutation;
+use crate::runtime::Runtime;
+use crate::slots::SlotTable;
+use crate::stage::{HostKind, HostMemory, Shape};
+use crate::thunk::THUNKS;
+
+/// Instructions after which a chunk is handed to its worker.
+const CHUNK_INSTRUCTIONS: usize = 4096;
+/// `hipErrorOutOfMemory`.
+const OUT_OF_MEMORY: i32 = 2;
+
+/// A device-to-host result to be compared with what was recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Check {
+    /// Where the live result lies.
+    pub(crate) live: usize,
+    /// How it lies there.
+    pub(crate) shape: Shape,
+    /// Blob of the recorded result.
+    pub(crate) blob: u64,
+    /// The result is there once this holds; `None` = the program never saw it.
+    pub(crate) ready: Option<Wait>,
+    /// The copy's event number.
+    pub(crate) event: u64,
+    /// The copy's captured thread.
+    pub(crate) lane: u32,
+    /// The copy's catalogue id.
+    pub(crate) api: u16,
+}
+
+/// Which worker executes which captured threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    /// Worker of each captured thread.
+    pub(crate) worker_of: Vec<u32>,
+    /// Number of workers.
+    pub(crate) workers: usize,
+}
+
+impl Assignment {
+    /// One worker per captured thread for `threads` = 0; otherwise at most `threads` workers, each captured thread on the
+    /// one with the least recorded so far.
+    pub(crate) fn new(archive: &Archive, threads: usize) -> Self {
+        let lanes = archive.streams().len();
+        if threads == 0 || threads >= lanes {
+            return Assignment { worker_of: (0..lanes as u32).collect(), workers: lanes };
+        }
+        let weight = |lane: usize| {
+            let stream = &archive.streams()[lane];
+            let used = stream.header().used_bytes;
+            if used != 0 { used } else { stream.len_bytes() }
+        };
+        let mut by_weight: Vec<usize> = (0..lanes).collect();
+        by_weight.sort_by_key(|&lane| std::cmp::Reverse(weight(lane)));
+        let mut load = vec![0u64; threads];
+        let mut worker_of = vec![0; lanes];
+        for lane in by_weight {
+            let lightest = (0..threads).min_by_key(|&worker| load[worker]).unwrap_or(0);
+            load[lightest] += weight(lane);
+            worker_of[lane] = lightest as u32;
+        }
+        Assignment { worker_of, workers: threads }
+    }
+
+    /// Whether some worker executes several captured threads.
+    pub(crate) fn multiplexed(&self) -> bool {
+        self.workers < self.worker_of.len()
+    }
+}
+
+/// What planning found out, besides the instructions.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// Calls of the archive, in flight ones included.
+    pub(crate) events: u64,
+    /// Instructions of each captured thread.
+    pub(crate) lane_totals: Vec<u64>,
+    /// Calls left out because they have no effect.
+    pub(crate) skipped: u64,
+    /// Recorded failures that are not reissued, because a success now would change later calls.
+    pub(crate) failures_not_reissued: u64,
+    /// Calls that had not returned when the archive ended.
+    pub(crate) in_flight: u64,
+    /// Waits between workers.
+    pub(crate) waits: u64,
+    /// Pairs of calls that overlapped at capture on one stream: their order is the order of entry.
+    pub(crate) unordered: u64,
+    /// Kernel pointer arguments that lie in no live allocation.
+    pub(crate) untranslated: u64,
+    /// Host callbacks replaced by stubs.
+    pub(crate) callbacks: u64,
+    /// Kernels launched and graphs launched.
+    pub(crate) kernels: u64,
+    pub(crate) graphs: u64,
+    /// Devices that captured threads use.
+    pub(crate) devices: Vec<i32>,
+    /// D2H results.
+    pub(crate) checks: Vec<Check>,
+    /// Slots made.
+    pub(crate) slots: usize,
+}
+
+/// A call that has been entered and not yet returned, in the timeline.
+#[derive(Debug)]
+struct Open {
+    node: Option<Node>,
+    facts: dependency::CallFacts,
+    definitions: Vec<Definition>,
+    end: u64,
+    /// The stream it enqueues on without blocking, for overlap.
+    enqueues: Option<u32>,
+}
+
+/// The planner: walks the timeline once, in order.
+pub(crate) struct Planner<'a> {
+    archive: &'a Archive,
+    runtime: &'a Runtime,
+    assignment: Assignment,
+    multiplexed: bool,
+    mutation: Option<Mutation>,
+    device_count: i32,
+    specials: Vec<Special>,
+    pub(crate) objects: Objects,
+    lanes: Vec<LaneState>,
+    open: Vec<Option<Open>>,
+    host: HostMemory,
+    shadows: BTreeMap<u64, (u64, usize)>,
+    images: FxHashMap<u64, usize>,
+    order: Order,
+    chunks: Vec<Chunk>,
+    /// D2H results not yet observed, by blob number.
+    pending: FxHashMap<u64, Pending>,
+    /// Last enqueue on each stream object: lane, progress, return tick.
+    last_enqueue: FxHashMap<u32, (u32, u64, u64)>,
+    /// First module that had a kernel of this name (only under a mutation).
+    first_module: FxHashMap<Vec<u8>, u64>,
+    untranslated: u64,
+    planned: Planned,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// The copy writes to its own place.
+    Copy(Check),
+    /// A graph writes to host memory at this recorded address.
+    Graph { address: u64, len_bytes: u64, check: Check },
+}
+
+/// What a planner is told.
+pub(crate) struct PlanSettings<'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) runtime: &'a Arc<Runtime>,
+    pub(crate) assignment: Assignment,
+    pub(crate) order: OrderMode,
+    pub(crate) mutation: Option<Mutation>,
+    pub(crate) device_count: i32,
+}
+
+/// What a finished plan leaves behind that must outlive the run.
+#[derive(Debug)]
+pub(crate) struct PlanMemory {
+    /// Slots the instructions point to.
+    #[expect(dead_code, reason = "kept alive for the instructions that hold addresses of its cells")]
+    pub(crate) slots: SlotTable,
+    /// Host memory the instructions point to.
+    pub(crate) host: HostMemory,
+}
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(settings: PlanSettings<'a>) -> Self {
+        let lanes = settings.archive.streams().len();
+        let assignment = settings.assignment;
+        Planner {
+            archive: settings.archive,
+            runtime: settings.runtime,
+            multiplexed: assignment.multiplexed(),
+            mutation: settings.mutation,
+            device_count: settings.device_count,
+            specials: APIS.iter().map(Special::of).collect(),
+            objects: Objects::new(settings.mutation),
+            lanes: vec![LaneState::default(); lanes],
+            open: (0..lanes).map(|_| None).collect(),
+            host: HostMemory::new(Arc::clone(settings.runtime)),
+            shadows: BTreeMap::new(),
+            images: FxHashMap::default(),
+            order: Order::new(settings.order, assignment.worker_of.clone()),
+            chunks: (0..assignment.workers).map(|_| Chunk::default()).collect(),
+            assignment,
+            pending: FxHashMap::default(),
+            last_enqueue: FxHashMap::default(),
+            first_module: FxHashMap::default(),
+            untranslated: 0,
+            planned: Planned::default(),
+        }
+    }
+
+    /// Plans the whole archive, handing each finished chunk to `deliver`.
+    ///
+    /// # Errors
+    /// The first call that cannot be replayed.
+    pub(crate) fn run(
+        mut self,
+        mut deliver: impl FnMut(usize, Arc<Chunk>),
+    ) -> Result<(Planned, PlanMemory), PlanError> {
+        let mut timeline = Timeline::new(self.archive.streams());
+        let mut event = 0;
+        let mut last_event = vec![0u64; self.lanes.len()];
+        while let Some(point) = timeline.next() {
+            match point {
+                Point::Begin { lane, record } => {
+                    let blocks_others = self.blocks_others(&timeline, lane, &record);
+                    self.begin(event, lane, record, blocks_others)?;
+                    last_event[lane as usize] = event;
+                    event += 1;
+                }
+                Point::End { lane } => self.end(lane),
+                Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
+            }
+            if let Some(worker) = self.full_chunk(&point) {
+                self.fill(event)?;
+                deliver(worker, Arc::new(std::mem::take(&mut self.chunks[worker])));
+            }
+        }
+        self.fill(event)?;
+        for (worker, chunk) in self.chunks.drain(..).enumerate() {
+            deliver(worker, Arc::new(chunk));
+        }
+        // Results that nothing made visible to the program.
+        let unobserved = self.pending.drain().map(|(_, pending)| match pending {
+            Pending::Copy(check) | Pending::Graph { check, .. } => check,
+        });
+        self.planned.checks.extend(unobserved);
+        self.planned.checks.sort_by_key(|check| check.event);
+        self.planned.events = event + timeline.in_flight();
+        self.planned.in_flight = timeline.in_flight();
+        self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
+        self.planned.waits = self.order.emitted;
+        self.planned.untranslated = self.untranslated;
+        self.planned.slots = self.objects.slots.len();
+        self.planned.devices.sort_unstable();
+        Ok((self.planned, PlanMemory { slots: self.objects.slots, host: self.host }))
+    }
+
+    fn fill(&mut self, event: u64) -> Result<(), PlanError> {
+        self.host.fill(self.archive).map_err(|error| PlanError {
+            event: event.saturating_sub(1),
+            thread: 0,
+            api: "staging".to_owned(),
+            reason: error.into(),
+        })
+    }
+
+    fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
+        let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
+        let worker = self.assignment.worker_of[lane as usize] as usize;
+        (self.chunks[worker].instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
+    }
+
+    /// Whether another captured thread of the same worker makes a call before this one returns.
+    fn blocks_others(&self, timeline: &Timeline<'_>, lane: u32, record: &Record<'_>) -> bool {
+        if !self.multiplexed || !self.archive.api(record.api()).known.is_some_and(Api::blocks) {
+            return false;
+        }
+        let worker = self.assignment.worker_of[lane as usize];
+        self.assignment.worker_of.iter().enumerate().any(|(other, &of)| {
+            of == worker
+                && other as u32 != lane
+                && timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
+        })
+    }
+
+    fn begin(&mut self, event: u64, lane: u32, record: Record<'a>, blocks_others: bool) -> Result<(), PlanError> {
+        let api = self.archive.api(record.api());
+        let refuse = |reason: Refusal| PlanError {
+            event,
+            thread: self.archive.streams()[lane as usize].header().thread,
+            api: api.name.to_owned(),
+            reason,
+        };
+        let Some(known) = api.known else {
+            return Err(refuse(Refusal::UnknownApi));
+        };
+        if usize::from(known.words) != record.word_count() {
+            let expected = usize::from(known.words);
+            return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
+        }
+        let open = match self.lower_call(event, lane, known, record, blocks_others) {
+            Ok(open) => open,
+            Err(reason) => {
+                return Err(PlanError {
+                    event,
+                    thread: self.archive.streams()[lane as usize].header().thread,
+                    api: known.name.to_owned(),
+                    reason,
+                });
+            }
+        };
+        self.open[lane as usize] = Some(open);
+        Ok(())
+    }
+
+    fn lower_call(
+        &mut self,
+        event: u64,
+        lane: u32,
+        api: &'static Api,
+        record: Record<'a>,
+        blocks_others: bool,
+    ) -> Result<Open, Refusal> {
+        let device = self.lanes[lane as usize].device;
+        let call = Call { api, record, event, lane, device };
+        let left_out = match api.policy {
+            Policy::Skip(_) => {
+                self.planned.skipped += 1;
+                true
+            }
+            Policy::Refuse(reason) if call.succeeded() => return Err(Refusal::Policy(reason)),
+            // A refused call that had failed at capture changed nothing; an allocation that had failed may fit now.
+            Policy::Refuse(_) => {
+                self.planned.failures_not_reissued += 1;
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) => {
+                let not_reissued = record.ret() == OUT_OF_MEMORY
+                    || (self.multiplexed
+                        && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
+                self.planned.failures_not_reissued += u64::from(not_reissued);
+                not_reissued
+            }
+        };
+        if left_out {
+            return Ok(Open {
+                node: None,
+                facts: dependency::CallFacts::default(),
+                definitions: Vec::new(),
+                end: record.end(),
+                enqueues: None,
+            });
+        }
+        if !self.planned.devices.contains(&device) {
+            self.planned.devices.push(device);
+        }
+        let worker = self.assignment.worker_of[lane as usize] as usize;
+        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let result = self.emit(&call, &mut chunk, blocks_others);
+        self.chunks[worker] = chunk;
+        result
+    }
+
+    /// Lays the call out and appends it, and what must go with it, to the chunk.
+    fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
+        let (api, record, lane) = (call.api, call.record, call.lane);
+        let mut lowering = Lowering::default();
+        let mut waits = Vec::new();
+        let mut draft = Draft::new(chunk, record.words().collect::<Vec<_>>().into_iter());
+        let mut before = Vec::new();
+        self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
+        let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        self.refuse_hidden_stream(call)?;
+        self.lower_return(call, &mut draft, &mut lowering);
+        let special = self.specials[usize::from(api.id)];
+        if lowering.facts.enqueues_on.is_none()
+            && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
+            && api.stream_param().is_none()
+        {
+            lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
+        }
+        lowering.classify(call, special);
+        if special == Special::SetDevice && call.succeeded() {
+            lowering.definitions.push(Definition::Device(record.word(0) as u32 as i32));
+        }
+        if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {
+            self.forget_module(call, &mut draft);
+        }
+
+        let count = self.lanes[lane as usize].planned + 1;
+        if self.mutation != Some(Mutation::DropEdges) {
+            self.order.begin(lane, record.begin(), count - 1, &lowering.facts, &mut waits);
+        }
+        let enqueues = self.note_enqueue(call, &lowering, count, &mut waits);
+        self.lanes[lane as usize].planned = count;
+        let known = self.order.snapshot(lane);
+
+        for section in record.sections().map_while(Result::ok) {
+            if section.tag == SectionTag::GraphHostIn {
+                let (address, blob) =
+                    section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what: "graph host memory" })?;
+                if section.presence == Presence::Withheld {
+                    return Err(Refusal::Withheld { what: "the host buffer" });
+                }
+                let shape = Shape::linear(blob.size_bytes);
+                let source = self.host.source(self.archive, HostKind::Pageable, blob.number, shape)?;
+                let side = HostSide::FillFrom(source);
+                self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;
+            }
+        }
+        self.note_results(call, &lowering)?;
+
+        let mut flags = 0;
+        if blocks_others {
+            flags |= flag::HAND_OFF;
+        }
+        match api.effect {
+            Effect::Query if record.ret() == 0 => flags |= flag::REPEAT_UNTIL_SUCCESS,
+            Effect::Query if record.ret() == NOT_READY => flags |= flag::NOT_READY_FINE,
+            _ => {}
+        }
+        let launches = |role: &Role| matches!(role, Role::KernelParams | Role::Extra);
+        if api.effect == Effect::Enqueue && call.succeeded() {
+            if special == Special::GraphLaunch {
+                flags |= flag::GRAPH;
+                self.planned.graphs += 1;
+            } else if api.param_with(launches).is_some() || api.name.starts_with("hipLaunchByPtr") {
+                flags |= flag::KERNEL;
+                self.planned.kernels += 1;
+            }
+            if api.param_with(|role| matches!(role, Role::Callback)).is_some() {
+                self.planned.callbacks += 1;
+            }
+        }
+        if api.ret == Returns::ChannelDesc || api.ret == Returns::Void {
+            flags |= flag::ANY_OUTCOME;
+        }
+        let device = match self.mutation {
+            Some(Mutation::IgnoreDevice) => 0,
+            _ if special == Special::SetDevice => -1,
+            _ => call.device,
+        };
+        if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
+            draft.set(0, 0);
+        }
+        let issue = Issue {
+            thunk: THUNKS[usize::from(issued.id)],
+            function: self.entry_point(issued)?,
+            api,
+            progress: count,
+            event: call.event,
+            lane,
+            expected: record.ret(),
+            device,
+            flags,
+        };
+        draft.finish(chunk, issue, &waits);
+        self.order.issued(lane, count, blocks_others);
+        Ok(Open {
+            node: Some(Node { lane, count, begin: record.begin(), end: record.end(), known }),
+            facts: lowering.facts,
+            definitions: lowering.definitions,
+            end: record.end(),
+            enqueues,
+        })
+    }
+
+    /// Notes the place of a call among those enqueued on its stream. Two that overlapped at capture are in truth unordered:
+    /// they are issued in the order they were entered, and counted.
+    fn note_enqueue(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &Lowering,
+        count: u64,
+        waits: &mut Vec<Wait>,
+    ) -> Option<u32> {
+        if call.api.effect != Effect::Enqueue {
+            return None;
+        }
+        let stream = lowering.facts.enqueues_on?.object;
+        if let Some(&(other, other_count, other_end)) = self.last_enqueue.get(&stream)
+            && other != call.lane
+            && other_end >= call.record.begin()
+        {
+            self.planned.unordered += 1;
+            if self.mutation != Some(Mutation::DropEdges) {
+                self.order.after_overlapping(call.lane, other, other_count, waits);
+            }
+        }
+        self.last_enqueue.insert(stream, (call.lane, count, call.record.end()));
+        Some(stream)
+    }
+
+    /// Synchronous `_spt` spellings work on the calling OS thread's own default stream, which has no handle to put
+    /// another in its place.
+    fn refuse_hidden_stream(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        let hidden = call.api.name.ends_with("_spt")
+            && call.api.stream_param().is_none()
+            && matches!(call.api.effect, Effect::BlockCopy | Effect::Enqueue);
+        if hidden && self.multiplexed {
+            return Err(Refusal::Policy(
+                "it works on its OS thread's own default stream, which captured threads that share workers do not have; \
+                 replay with --threads 0",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A returned pointer is a handle: the fat binary's.
+    fn lower_return(&mut self, call: &Call<'_>, draft: &mut Draft, lowering: &mut Lowering) {
+        if call.api.ret != Returns::Pointer {
+            return;
+        }
+        let recorded = call.record.section_tagged(SectionTag::Return).map_or(0, |section| word_at(section.payload, 0));
+        if recorded == 0 {
+            return;
+        }
+        let handle = self.objects.new_handle(None);
+        draft.output(std::ptr::null(), handle.slot);
+        lowering.facts.creates.push(handle.object);
+        lowering.definitions.push(Definition::Handle { kind: HandleKind::FatBinary, value: recorded, handle });
+    }
+
+    /// The mutation that proves that kernels are told apart by code object.
+    fn forget_module(&mut self, call: &Call<'_>, draft: &mut Draft) {
+        let Some(name) = call.record.section_tagged(SectionTag::Text) else { return };
+        let module = call.record.word(1);
+        let first = *self.first_module.entry(name.payload.to_vec()).or_insert(module);
+        if let Some(handle) = self.objects.handle(HandleKind::Module, first) {
+            draft.fixups.retain(|fixup| fixup.target != draft.words.wrapping_add(1));
+            draft.patch(1, handle.slot, 0);
+        }
+    }
+
+    /// Remembers the D2H results of a call until something makes them visible.
+    fn note_results(&mut self, call: &Call<'_>, lowering: &Lowering) -> Result<(), Refusal> {
+        let check = |blob: u64, live: usize, shape: Shape| Check {
+            live,
+            shape,
+            blob,
+            ready: None,
+            event: call.event,
+            lane: call.lane,
+            api: call.api.id,
+        };
+        for &(blob, live, shape) in &lowering.results {
+            self.pending.insert(blob, Pending::Copy(check(blob, live, shape)));
+        }
+        for section in call.record.sections().map_while(Result::ok) {
+            if section.tag == SectionTag::GraphHostOut {
+                let what = "the device-to-host result to validate against";
+                if section.presence == Presence::Withheld {
+                    return Err(Refusal::Withheld { what });
+                }
+                let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+                let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
+                let pending = Pending::Graph { address, len_bytes: blob.size_bytes, check };
+                self.pending.insert(blob.number, pending);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, lane: u32) {
+        let Some(open) = self.open[lane as usize].take() else { return };
+        for definition in open.definitions {
+            self.objects.define(definition, &mut self.lanes[lane as usize]);
+        }
+        if let Some(node) = open.node {
+            debug_assert_eq!(node.end, open.end);
+            let _ = open.enqueues;
+            self.order.end(node, open.facts);
+        }
+    }
+
+    /// A marker: a D2H result became visible to the program.
+    fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
+        if record.api() != marker::OBSERVED {
+            return Ok(());
+        }
+        let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
+        let refuse = |reason: Refusal| PlanError {
+            event,
+            thread: self.archive.streams()[lane as usize].header().thread,
+            api: "device-to-host result".to_owned(),
+            reason,
+        };
+        let check = match pending {
+            Pending::Copy(check) => {
+                let count = self.lanes[lane as usize].planned;
+                Check { ready: Some(Wait { lane, count }), ..check }
+            }
+            Pending::Graph { address, len_bytes, check } => {
+                let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
+                let worker = self.assignment.worker_of[lane as usize] as usize;
+                let mut chunk = std::mem::take(&mut self.chunks[worker]);
+                let count = self.lanes[lane as usize].planned + 1;
+                let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
+                let mut waits = Vec::new();
+                // Behind the synchronising call, which another runner may still be in.
+                if self.mutation != Some(Mutation::DropEdges) {
+                    self.order.after_own(lane, count - 1, &mut waits);
+                }
+                let side = HostSide::SaveTo(place);
+                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
+                self.chunks[worker] = chunk;
+                self.lanes[lane as usize].planned = count;
+                self.order.issued(lane, count, false);
+                result.map_err(refuse)?;
+                Check { live: place as usize, ready: Some(Wait { lane, count }), ..check }
+            }
+        };
+        self.planned.checks.push(check);
+        Ok(())
+    }
+
+    /// The runtime's entry point for a call.
+    pub(crate) fn entry_point(&self, api: &Api) -> Result<*const c_void, Refusal> {
+        self.runtime.entry_point(api).ok_or_else(|| Refusal::Missing(self.runtime.path().display().to_string()))
+    }
+}
+
+impl Lowering {
+    /// Notes which stream the call works on.
+    pub(crate) fn note_stream(&mut self, call: &Call<'_>, stream: Option<dependency::StreamKey>) {
+        match call.api.effect {
+            Effect::BlockStream => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
+            Effect::Query if call.succeeded() => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
+            Effect::Query | Effect::Host => {}
+            _ => self.facts.enqueues_on = stream,
+        }
+    }
+
+    /// Notes that a kernel can read and write an allocation.
+    pub(crate) fn note_use(&mut self, allocation: &address::Allocation) {
+        self.facts.memory.push((allocation.object, true));
+        self.facts.uses.push((allocation.object, dependency::Use::Reads));
+    }
+
+    /// Completes the facts by what the call as a whole does.
+    fn classify(&mut self, call: &Call<'_>, special: Special) {
+        let event = self.facts.uses.iter().map(|&(object, _)| object).next();
+        match call.api.effect {
+            Effect::BlockDevice => self.facts.sync = Sync::Device(call.device),
+            Effect::BlockEvent => self.facts.sync = event.map_or(Sync::None, Sync::Event),
+            Effect::Query if call.api.stream_param().is_none() && call.succeeded() => {
+                self.facts.sync = event.map_or(Sync::None, Sync::Event);
+            }
+            Effect::BlockCopy => {
+                if let Some(stream) = self.facts.enqueues_on {
+                    self.facts.sync = Sync::Stream(stream);
+                }
+            }
+            _ => {}
+        }
+        if special == Special::EventRecord {
+            self.facts.records = event;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What is live at this moment of the recording: handles, allocations, streams, symbols, and each captured thread's state.
+
+use rustc_hash::FxHashMap;
+
+use hrr_format::catalogue::{Api, HandleKind};
+
+use super::address::{AddressMap, Allocation};
+use super::dependency::{StreamKey, StreamRule};
+use crate::mutation::Mutation;
+use crate::slots::{Slot, SlotTable};
+
+/// A live handle of the recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    /// Holds the live handle.
+    pub(crate) slot: Slot,
+    /// Number of the object, for the order of its uses.
+    pub(crate) object: u32,
+    /// Streams: device and rule.
+    pub(crate) stream: Option<StreamKey>,
+}
+
+/// A change to what is live, made when the call that causes it returns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Definition {
+    /// A handle exists.
+    Handle {
+        /// Its kind.
+        kind: HandleKind,
+        /// Its value at capture.
+        value: u64,
+        /// What it stands for.
+        handle: Handle,
+    },
+    /// Memory exists.
+    Memory(Allocation),
+    /// The captured thread's device is this one.
+    Device(i32),
+}
+
+/// What stands for a host symbol of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol {
+    /// Address that replay registers with the runtime in its place.
+    pub(crate) address: u64,
+}
+
+/// State of a captured thread, as HIP keeps it per thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneState {
+    /// Current device.
+    pub(crate) device: i32,
+    /// Instructions planned so far, which is the progress the last of them publishes.
+    pub(crate) planned: u64,
+    /// Stands for the thread's per-thread default stream, by device, where captured threads share OS threads.
+    pub(crate) per_thread: FxHashMap<i32, Handle>,
+}
+
+/// Everything live.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub(crate) slots: SlotTable,
+    handles: FxHashMap<(HandleKind, u64), Handle>,
+    pub(crate) memory: AddressMap,
+    pub(crate) symbols: FxHashMap<u64, Symbol>,
+    legacy_streams: FxHashMap<i32, StreamKey>,
+    next_object: u32,
+    mutation: Option<Mutation>,
+}
+
+impl Objects {
+    /// Nothing is live.
+    pub(crate) fn new(mutation: Option<Mutation>) -> Self {
+        Objects {
+            slots: SlotTable::default(),
+            handles: FxHashMap::default(),
+            memory: AddressMap::default(),
+            symbols: FxHashMap::default(),
+            legacy_streams: FxHashMap::default(),
+            next_object: 0,
+            mutation,
+        }
+    }
+
+    /// A number for a new object.
+    pub(crate) fn new_object(&mut self) -> u32 {
+        self.next_object += 1;
+        self.next_object
+    }
+
+    /// A new handle with an empty slot.
+    pub(crate) fn new_handle(&mut self, stream: Option<(i32, StreamRule)>) -> Handle {
+        let object = self.new_object();
+        let stream = stream.map(|(device, rule)| StreamKey { object, device, rule });
+        Handle { slot: self.slots.allocate(0), object, stream }
+    }
+
+    /// The live handle with this value.
+    pub(crate) fn handle(&self, kind: HandleKind, value: u64) -> Option<Handle> {
+        self.handles.get(&(kind, value)).copied()
+    }
+
+    /// Takes a handle out of use.
+    pub(crate) fn retire(&mut self, kind: HandleKind, value: u64) -> Option<Handle> {
+        if self.mutation == Some(Mutation::StaleHandle) {
+            return self.handle(kind, value);
+        }
+        self.handles.remove(&(kind, value))
+    }
+
+    /// Takes an allocation out of use.
+    pub(crate) fn retire_memory(&mut self, base: u64) -> Option<Allocation> {
+        if self.mutation == Some(Mutation::StaleHandle) {
+            return self.memory.exact(base).copied();
+        }
+        self.memory.remove(base)
+    }
+
+    /// Applies what a call that has returned brought about.
+    pub(crate) fn define(&mut self, definition: Definition, lane: &mut LaneState) {
+        match definition {
+            Definition::Handle { kind, value, handle } => {
+                if self.mutation == Some(Mutation::StaleHandle) {
+                    self.handles.entry((kind, value)).or_insert(handle);
+                } else {
+                    self.handles.insert((kind, value), handle);
+                }
+            }
+            Definition::Memory(allocation) => {
+                if self.mutation == Some(Mutation::StaleHandle) && self.memory.exact(allocation.base).is_some() {
+                    return;
+                }
+                self.memory.insert(allocation);
+            }
+            Definition::Device(device) => lane.device = device,
+        }
+    }
+
+    /// The legacy default stream of a device.
+    pub(crate) fn legacy_stream(&mut self, device: i32) -> StreamKey {
+        if let Some(key) = self.legacy_streams.get(&device) {
+            return *key;
+        }
+        let key = StreamKey { object: self.new_object(), device, rule: StreamRule::Legacy };
+        self.legacy_streams.insert(device, key);
+        key
+    }
+}
+
+/// `hipStreamNonBlocking`.
+const STREAM_NON_BLOCKING: u64 = 1;
+/// `hipStreamLegacy`, the legacy default stream by name.
+pub(crate) const STREAM_LEGACY: u64 = 1;
+/// `hipStreamPerThread`.
+pub(crate) const STREAM_PER_THREAD: u64 = 2;
+
+/// How a stream made by this call relates to the legacy default stream. `flags` is the call's second argument word.
+pub(crate) fn stream_rule(api: &Api, flags: u64) -> StreamRule {
+    let has_flags = matches!(api.name, "hipStreamCreateWithFlags" | "hipStreamCreateWithPriority");
+    if has_flags && flags & STREAM_NON_BLOCKING != 0 { StreamRule::NonBlocking } else { StreamRule::Blocking }
+}

@@ -1,0 +1,292 @@
+//! Calls that need more than the roles of their parameters say: registration of code, graphs' host memory, per-thread
+//! state where captured threads share OS threads.
+
+use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::record::{Presence, SectionTag};
+
+use super::Planner;
+use super::draft::{Draft, Issue};
+use super::error::Refusal;
+use super::lower::{Call, word_at};
+use super::objects::{Handle, Symbol};
+use crate::instruction::{Chunk, Wait, flag};
+use crate::stage::HostKind;
+use crate::thunk::{Outcome, THUNKS};
+
+/// `__CudaFatBinaryWrapper` of HIP: magic `HIPF`, version 1, the bundle, nothing.
+const FAT_BINARY_MAGIC: u64 = 0x4849_5046;
+/// `hipStreamCaptureModeRelaxed`.
+const CAPTURE_RELAXED: u64 = 2;
+
+/// Calls told apart by more than their roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Special {
+    /// Nothing special.
+    #[default]
+    None,
+    /// Makes a device current.
+    SetDevice,
+    /// `hipGetLastError`.
+    GetLastError,
+    /// `hipPeekAtLastError`.
+    PeekLastError,
+    /// Names a kernel by a host symbol.
+    RegisterFunction,
+    /// Names a device variable by a host symbol.
+    RegisterVar,
+    /// Begins stream capture.
+    BeginCapture,
+    /// Changes the thread's capture mode.
+    ExchangeCaptureMode,
+    /// Launches a graph.
+    GraphLaunch,
+    /// Records an event.
+    EventRecord,
+    /// Loads a module from a file.
+    ModuleLoad,
+    /// Loads a module from memory, with options.
+    ModuleLoadDataEx,
+}
+
+impl Special {
+    /// What is special about an entry point.
+    pub(crate) fn of(api: &Api) -> Self {
+        match api.name {
+            "hipSetDevice" => Special::SetDevice,
+            "hipGetLastError" | "hipExtGetLastError" => Special::GetLastError,
+            "hipPeekAtLastError" => Special::PeekLastError,
+            "__hipRegisterFunction" => Special::RegisterFunction,
+            "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
+            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => Special::BeginCapture,
+            "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
+            "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
+            "hipEventRecord" | "hipEventRecord_spt" | "hipEventRecordWithFlags" => Special::EventRecord,
+            "hipModuleLoad" => Special::ModuleLoad,
+            "hipModuleLoadDataEx" => Special::ModuleLoadDataEx,
+            _ => Special::None,
+        }
+    }
+}
+
+/// Whether a call changes the state of the objects of this kind that it uses, as far as the order of calls matters.
+pub(crate) fn changes_state(api: &Api, kind: HandleKind) -> bool {
+    match kind {
+        HandleKind::Event => api.name.starts_with("hipEventRecord"),
+        HandleKind::Graph => api.name.contains("Add") || api.name.contains("Remove") || api.name.contains("Set"),
+        HandleKind::Exec => true,
+        HandleKind::Node => api.name.contains("Set"),
+        _ => false,
+    }
+}
+
+/// Bytes that a copy described by a struct moves, for host memory that comes with graph launches.
+pub(crate) fn struct_copy_bytes(api: &Api, element: &[u8]) -> Option<u64> {
+    /// `extent` in `hipMemcpy3DParms`.
+    const EXTENT: usize = 128;
+    if !api.params.iter().any(|param| param.ctype.contains("hipMemcpy3DParms")) {
+        return None;
+    }
+    let [width, height, depth] = [0, 8, 16].map(|at| word_at(element, EXTENT + at));
+    // Only a copy without gaps has a host side of exactly this size.
+    (height <= 1 && depth <= 1).then_some(width)
+}
+
+extern "C" fn host_function_stub(_: *mut std::ffi::c_void) {}
+
+extern "C" fn stream_callback_stub(_: *mut std::ffi::c_void, _: i32, _: *mut std::ffi::c_void) {}
+
+/// What stands for a host callback: a function of the right type that does nothing.
+pub(crate) fn callback_address(api: &Api) -> u64 {
+    if api.params.iter().any(|param| param.ctype == "hipStreamCallback_t") {
+        stream_callback_stub as *const () as u64
+    } else {
+        host_function_stub as *const () as u64
+    }
+}
+
+/// A host memory copy of replay's own, as an instruction. Words: destination, source, length.
+///
+/// # Safety
+/// The words are two addresses of memory of at least the third word's length that do not overlap.
+unsafe fn copy_thunk(_: *const std::ffi::c_void, words: *const u64) -> Outcome {
+    // SAFETY: the planner lays out three words: places it allocated for the copy and their length.
+    unsafe {
+        let (target, source, len) = (words.read(), words.add(1).read(), words.add(2).read());
+        std::ptr::copy_nonoverlapping(source as *const u8, target as *mut u8, len as usize);
+    }
+    Outcome { code: 0, raw: 0 }
+}
+
+/// What was emitted for a copy of a graph's host memory.
+pub(crate) enum HostSide {
+    /// Fill the graph's memory before it is launched.
+    FillFrom(*const u8),
+    /// Keep a result of the graph before the next launch overwrites it.
+    SaveTo(*mut u8),
+}
+
+impl<'a> Planner<'a> {
+    /// The address replay registers for a host symbol of the program.
+    pub(crate) fn symbol_address(&mut self, call: &Call<'_>, value: u64) -> Result<u64, Refusal> {
+        match Special::of(call.api) {
+            Special::RegisterFunction => {
+                let address = self.host.place(HostKind::Pageable, 1)? as u64;
+                self.objects.symbols.insert(value, Symbol { address });
+                Ok(address)
+            }
+            Special::RegisterVar => {
+                // The runtime may keep the host variable's address and size; 8 bytes at least, as much as the variable has.
+                let size_param = call.api.params.iter().position(|param| param.name == "size");
+                let size = size_param.map_or(8, |param| call.record.word(usize::from(call.api.params[param].word)));
+                let address = self.host.place(HostKind::Pageable, size.max(8))? as u64;
+                self.objects.symbols.insert(value, Symbol { address });
+                Ok(address)
+            }
+            _ => match self.objects.symbols.get(&value) {
+                Some(symbol) => Ok(symbol.address),
+                None if call.succeeded() => Err(Refusal::Symbol { address: value }),
+                None => Ok(crate::stage::poison_address()),
+            },
+        }
+    }
+
+    /// The address of a code object's recorded image, wrapped as `__hipRegisterFatBinary` takes it where that is the call.
+    pub(crate) fn image_address(&mut self, call: &Call<'a>, number: u8) -> Result<u64, Refusal> {
+        let what = "the code object";
+        let Some(section) = call.record.section(SectionTag::Code, number) else {
+            return if call.succeeded() { Err(Refusal::Lacks { what }) } else { Ok(crate::stage::poison_address()) };
+        };
+        if section.presence == Presence::Withheld {
+            return Err(Refusal::Withheld { what });
+        }
+        let reference = section.blob().ok_or(Refusal::Lacks { what })?;
+        let image = self.archive.code_objects().get(reference.number).map_err(crate::stage::StageError::from)?;
+        let image = image.ok_or(Refusal::Lacks { what })?;
+        // Code objects are page-aligned in program images, and runtimes may rely on it.
+        const PAGE_BYTES: usize = 4096;
+        let place = match self.images.get(&reference.number) {
+            Some(&place) => place,
+            None => {
+                let room = self.host.place(HostKind::Pageable, (image.len() + PAGE_BYTES) as u64)? as usize;
+                let place = room.next_multiple_of(PAGE_BYTES);
+                // SAFETY: the place is as long as the image behind its alignment, and fresh.
+                unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), place as *mut u8, image.len()) };
+                self.images.insert(reference.number, place);
+                place
+            }
+        };
+        if call.api.name != "__hipRegisterFatBinary" {
+            return Ok(place as u64);
+        }
+        let wrapper = self.host.place(HostKind::Pageable, 24)?.cast::<u64>();
+        for (index, word) in [FAT_BINARY_MAGIC | 1 << 32, place as u64, 0].into_iter().enumerate() {
+            // SAFETY: the place is 24 bytes long and 256-byte aligned.
+            unsafe { wrapper.add(index).write(word) };
+        }
+        Ok(wrapper as u64)
+    }
+
+    /// What stands for `hipStreamPerThread` of a captured thread. Where captured threads share OS threads that is a stream of
+    /// its own with the same blocking rule, made on first use.
+    pub(crate) fn per_thread_stream(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        waits: &mut Vec<Wait>,
+    ) -> Result<Handle, Refusal> {
+        let lane = call.lane as usize;
+        if let Some(handle) = self.lanes[lane].per_thread.get(&call.device) {
+            return Ok(*handle);
+        }
+        let handle = self.objects.new_handle(Some((call.device, super::dependency::StreamRule::Blocking)));
+        self.lanes[lane].per_thread.insert(call.device, handle);
+        if self.multiplexed {
+            let api = Api::by_name("hipStreamCreateWithFlags").ok_or(Refusal::UnknownApi)?;
+            let function = self.entry_point(api)?;
+            let cell = chunk.memory.allocate(1);
+            let mut draft = Draft::new(chunk, [cell as u64, 0].into_iter());
+            draft.output(cell, handle.slot);
+            draft.flags |= flag::AUXILIARY;
+            let issue = Issue {
+                thunk: THUNKS[usize::from(api.id)],
+                function,
+                api,
+                progress: 0,
+                event: call.event,
+                lane: call.lane,
+                expected: 0,
+                device: call.device,
+                flags: 0,
+            };
+            draft.finish(chunk, issue, waits);
+            waits.clear();
+        }
+        Ok(handle)
+    }
+
+    /// Emits a copy between a graph's host memory at a recorded address and a place of replay's own.
+    pub(crate) fn emit_host_copy(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        waits: &mut Vec<Wait>,
+        address: u64,
+        len_bytes: u64,
+        side: HostSide,
+        progress: u64,
+    ) -> Result<(), Refusal> {
+        let mut draft = Draft::new(chunk, [0, 0, len_bytes].into_iter());
+        let (graph_word, own_word, own) = match side {
+            HostSide::FillFrom(source) => (0, 1, source as u64),
+            HostSide::SaveTo(target) => (1, 0, target as u64),
+        };
+        draft.set(own_word, own);
+        match self.objects.memory.inside(address) {
+            Some(place) if place.allocation.space != super::address::Space::Device => {
+                if place.offset_bytes.checked_add(len_bytes).is_none_or(|end| end > place.allocation.size_bytes) {
+                    return Err(Refusal::Address { address, param: "graph host memory" });
+                }
+                draft.patch(graph_word, place.allocation.slot, place.offset_bytes);
+            }
+            _ => {
+                let place = self.shadow(address, len_bytes)? as u64;
+                draft.set(graph_word, place);
+            }
+        }
+        draft.flags |= flag::AUXILIARY;
+        let issue = Issue {
+            thunk: copy_thunk,
+            function: std::ptr::null(),
+            api: call.api,
+            progress,
+            event: call.event,
+            lane: call.lane,
+            expected: 0,
+            device: -1,
+            flags: 0,
+        };
+        draft.finish(chunk, issue, waits);
+        waits.clear();
+        Ok(())
+    }
+
+    /// Changes to the laid-out call that its kind asks for. Returns the entry point to call in its place, if another.
+    pub(crate) fn apply_special(&mut self, call: &Call<'a>, draft: &mut Draft) -> Result<Option<&'static Api>, Refusal> {
+        match self.specials[usize::from(call.api.id)] {
+            Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
+            Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
+            Special::PeekLastError if self.multiplexed => draft.flags |= flag::PEEK_ERROR,
+            // The thread that ends a capture must be the one that began it unless the capture is relaxed, and a captured
+            // thread may change OS threads around a blocking call here.
+            Special::BeginCapture if self.multiplexed => draft.set(1, CAPTURE_RELAXED),
+            Special::ModuleLoad => {
+                let address = self.image_address(call, 1)?;
+                draft.set(1, address);
+                return Ok(Api::by_name("hipModuleLoadData"));
+            }
+            Special::ModuleLoadDataEx => return Ok(Api::by_name("hipModuleLoadData")),
+            _ => {}
+        }
+        Ok(None)
+    }
+}

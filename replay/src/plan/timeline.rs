@@ -1,0 +1,136 @@
+//! The archive's calls as points in time: each call's entry and return, merged over all captured threads.
+//!
+//! Uses are resolved at entry and creations take effect at return, so that a handle value which a runtime gave to a new
+//! object while the old one's destroy call was still returning is understood as it was.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hrr_format::record::{Record, marker};
+use hrr_format::stream_file::{Records, StreamFile};
+
+/// One point of the merged timeline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Point<'a> {
+    /// A call is entered.
+    Begin {
+        /// Captured thread, by position in the archive.
+        lane: u32,
+        /// The call.
+        record: Record<'a>,
+    },
+    /// The call a captured thread was in has returned.
+    End {
+        /// Captured thread.
+        lane: u32,
+    },
+    /// A marker of a captured thread, between two of its calls.
+    Marker {
+        /// Captured thread.
+        lane: u32,
+        /// The marker record.
+        record: Record<'a>,
+    },
+}
+
+/// What a heap entry stands for, in the order points at the same tick are taken: an entry at the tick of a return does
+/// not come after that return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Begin,
+    End,
+}
+
+/// Merges the streams of an archive. Calls still in flight at the end of the archive are left out and counted.
+#[derive(Debug)]
+pub(crate) struct Timeline<'a> {
+    lanes: Vec<Records<'a>>,
+    /// The next record of each lane, once looked at.
+    next: Vec<Option<Record<'a>>>,
+    heap: BinaryHeap<Reverse<(u64, Kind, u32)>>,
+    in_flight: u64,
+    /// Markers that follow the call a lane has just ended, waiting to be delivered.
+    after_end: Option<u32>,
+}
+
+impl<'a> Timeline<'a> {
+    /// The timeline of these streams.
+    pub(crate) fn new(streams: &'a [StreamFile]) -> Self {
+        let mut timeline = Timeline {
+            lanes: streams.iter().map(StreamFile::records).collect(),
+            next: vec![None; streams.len()],
+            heap: BinaryHeap::with_capacity(streams.len() + 1),
+            in_flight: 0,
+            after_end: None,
+        };
+        for lane in 0..streams.len() as u32 {
+            timeline.look_ahead(lane);
+            timeline.push_begin(lane);
+        }
+        timeline
+    }
+
+    /// Calls that had not returned when the archive ended.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Entry tick of the next call of a captured thread, after the one it is in.
+    pub(crate) fn next_begin(&self, lane: u32) -> Option<u64> {
+        self.next[lane as usize].map(|record| record.begin())
+    }
+
+    fn look_ahead(&mut self, lane: u32) {
+        self.next[lane as usize] = self.lanes[lane as usize].next();
+    }
+
+    fn push_begin(&mut self, lane: u32) {
+        if let Some(record) = self.next[lane as usize] {
+            self.heap.push(Reverse((record.begin(), Kind::Begin, lane)));
+        }
+    }
+}
+
+impl<'a> Iterator for Timeline<'a> {
+    type Item = Point<'a>;
+
+    fn next(&mut self) -> Option<Point<'a>> {
+        loop {
+            if let Some(lane) = self.after_end {
+                match self.next[lane as usize] {
+                    Some(record) if record.api() >= marker::FIRST => {
+                        self.look_ahead(lane);
+                        return Some(Point::Marker { lane, record });
+                    }
+                    _ => {
+                        self.after_end = None;
+                        self.push_begin(lane);
+                    }
+                }
+            }
+            let Reverse((_, kind, lane)) = self.heap.pop()?;
+            match kind {
+                Kind::End => {
+                    self.after_end = Some(lane);
+                    return Some(Point::End { lane });
+                }
+                Kind::Begin => {
+                    let record = self.next[lane as usize].take()?;
+                    self.look_ahead(lane);
+                    if record.api() >= marker::FIRST {
+                        // A marker before the thread's first call.
+                        self.after_end = Some(lane);
+                        return Some(Point::Marker { lane, record });
+                    }
+                    if record.in_flight() {
+                        self.in_flight += 1;
+                        // Nothing follows a call that never returned in its own thread.
+                        continue;
+                    }
+                    self.heap.push(Reverse((record.end().max(record.begin()), Kind::End, lane)));
+                    return Some(Point::Begin { lane, record });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The timed part of a replay: workers execute their sequences of instructions.
+//!
+//! * [`progress`]: how far each captured thread has come, and waiting for it
+//! * [`worker`]: the loop itself, and handing a sequence on around a blocking call
+//! * [`watchdog`]: bounds how long any call or wait may take
+
+pub(crate) mod progress;
+pub(crate) mod watchdog;
+pub(crate) mod worker;
+
+pub(crate) use worker::{Failure, FailureKind, Sequence, Shared, start};

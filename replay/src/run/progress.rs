@@ -1,0 +1,209 @@
+//! How far each captured thread has come, and waiting for it.
+//!
+//! Every captured thread has a counter in a cache line of its own, written only by the OS thread that executes it. A
+//! waiter spins briefly and then parks. The publisher must not miss a waiter that is just parking: it stores the counter
+//! and then looks for waiters, the waiter announces itself and then looks at the counter, with a sequentially consistent
+//! fence between the two steps on both sides, so at least one of them sees the other.
+
+use crossbeam::utils::CachePadded;
+
+#[cfg(loom)]
+use loom::sync::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// Turns of spinning before a waiter parks: a few microseconds, the cost of waking a thread.
+#[cfg(not(loom))]
+const SPINS: u32 = 4000;
+#[cfg(loom)]
+const SPINS: u32 = 1;
+
+/// Progress of one captured thread.
+#[derive(Debug)]
+struct Lane {
+    /// Instructions done.
+    done: AtomicU64,
+    /// OS threads parked, or about to park, on this lane.
+    waiters: AtomicU32,
+    parking: Mutex<()>,
+    moved: Condvar,
+}
+
+/// Progress of all captured threads.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    lanes: Box<[CachePadded<Lane>]>,
+    stop: AtomicBool,
+}
+
+impl Progress {
+    /// All lanes at zero.
+    pub(crate) fn new(lanes: usize) -> Self {
+        let lane = || Lane {
+            done: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            parking: Mutex::new(()),
+            moved: Condvar::new(),
+        };
+        Progress { lanes: (0..lanes).map(|_| CachePadded::new(lane())).collect(), stop: AtomicBool::new(false) }
+    }
+
+    /// Publishes that `lane` has done `count` instructions.
+    #[inline(always)]
+    pub(crate) fn publish(&self, lane: u32, count: u64) {
+        let lane = &self.lanes[lane as usize];
+        // Release: what the call did (slots, host memory) happens before what follows a wait that sees the count.
+        lane.done.store(count, Ordering::Release);
+        // Pairs with the fence in `park`: either this load sees the waiter, or the waiter sees the count.
+        fence(Ordering::SeqCst);
+        if lane.waiters.load(Ordering::Relaxed) != 0 {
+            Self::wake(lane);
+        }
+    }
+
+    #[cold]
+    fn wake(lane: &Lane) {
+        // Taking the lock orders this notification after the waiter's decision to sleep.
+        drop(lane.parking.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        lane.moved.notify_all();
+    }
+
+    /// How many instructions `lane` has done.
+    pub(crate) fn done(&self, lane: u32) -> u64 {
+        // Acquire: pairs with `publish`.
+        self.lanes[lane as usize].done.load(Ordering::Acquire)
+    }
+
+    /// Waits until `lane` has done `count` instructions. False if the replay was stopped first.
+    #[inline(always)]
+    pub(crate) fn wait(&self, lane: u32, count: u64) -> bool {
+        if self.done(lane) >= count { true } else { self.wait_slow(lane, count) }
+    }
+
+    #[cold]
+    fn wait_slow(&self, lane: u32, count: u64) -> bool {
+        for _ in 0..SPINS {
+            if self.done(lane) >= count {
+                return true;
+            }
+            if self.stopped() {
+                return false;
+            }
+            #[cfg(not(loom))]
+            std::hint::spin_loop();
+            #[cfg(loom)]
+            loom::thread::yield_now();
+        }
+        self.park(lane, count)
+    }
+
+    fn park(&self, number: u32, count: u64) -> bool {
+        let lane = &self.lanes[number as usize];
+        let mut guard = lane.parking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Relaxed: ordered by the fence that follows.
+        lane.waiters.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the fence in `publish`.
+        fence(Ordering::SeqCst);
+        let reached = loop {
+            if self.done(number) >= count {
+                break true;
+            }
+            if self.stopped() {
+                break false;
+            }
+            guard = lane.moved.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+        };
+        // Relaxed: a publisher that still sees the old count only takes the lock once more than needed.
+        lane.waiters.fetch_sub(1, Ordering::Relaxed);
+        drop(guard);
+        reached
+    }
+
+    /// Whether the replay was stopped.
+    #[inline(always)]
+    pub(crate) fn stopped(&self) -> bool {
+        // Acquire: pairs with `stop`, so that the reason stored before it is seen.
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Stops the replay: every wait returns false.
+    pub(crate) fn stop(&self) {
+        // Release: pairs with `stopped`.
+        self.stop.store(true, Ordering::Release);
+        // As in `publish`: a waiter that does not see the flag is seen here.
+        fence(Ordering::SeqCst);
+        for lane in &self.lanes {
+            if lane.waiters.load(Ordering::Relaxed) != 0 {
+                Self::wake(lane);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn two_lanes_hand_over_many_times_without_losing_a_wakeup() {
+        let progress = Arc::new(Progress::new(2));
+        let rounds = 20_000;
+        let other = Arc::clone(&progress);
+        let thread = std::thread::spawn(move || {
+            for round in 1..=rounds {
+                assert!(other.wait(0, round));
+                other.publish(1, round);
+            }
+        });
+        for round in 1..=rounds {
+            progress.publish(0, round);
+            assert!(progress.wait(1, round));
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn stopping_ends_a_parked_wait() {
+        let progress = Arc::new(Progress::new(1));
+        let other = Arc::clone(&progress);
+        let thread = std::thread::spawn(move || other.wait(0, 1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        progress.stop();
+        assert!(!thread.join().unwrap());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    #[test]
+    fn a_waiter_never_sleeps_through_the_publication_it_waits_for() {
+        loom::model(|| {
+            let progress = Arc::new(Progress::new(1));
+            let other = Arc::clone(&progress);
+            let thread = loom::thread::spawn(move || assert!(other.wait(0, 1)));
+            progress.publish(0, 1);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_waiter_never_sleeps_through_a_stop() {
+        loom::model(|| {
+            let progress = Arc::new(Progress::new(1));
+            let other = Arc::clone(&progress);
+            let thread = loom::thread::spawn(move || other.wait(0, 1));
+            progress.stop();
+            assert!(!thread.join().unwrap());
+        });
+    }
+}

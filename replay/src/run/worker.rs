@@ -1,0 +1,446 @@
+//! Workers: OS threads that execute sequences of instructions.
+//!
+//! A *sequence* is what one worker issues: the calls of its captured threads, merged in the order they were entered. It
+//! belongs to one OS thread (a *runner*) at a time. Before a call that blocked at capture while another captured thread
+//! of the same sequence made calls, the runner hands the sequence to a spare runner and makes the blocking call alone;
+//! afterwards it is a spare itself. So at most N runners issue at any time, and a replay cannot deadlock where the
+//! program did not.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crossbeam::channel::{Receiver, Sender};
+use crossbeam::utils::CachePadded;
+use hrr_format::catalogue::APIS;
+
+use super::progress::Progress;
+use crate::chaos::Chaos;
+use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
+use crate::runtime::Runtime;
+use crate::thunk::{Outcome, THUNKS};
+
+/// The calls of one worker, as the planner delivers them.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    /// Worker number.
+    pub(crate) worker: u32,
+    chunks: Receiver<Arc<Chunk>>,
+    current: Option<Arc<Chunk>>,
+    at: usize,
+}
+
+impl Sequence {
+    /// The sequence of `worker`, whose chunks arrive through `chunks`.
+    pub(crate) fn new(worker: u32, chunks: Receiver<Arc<Chunk>>) -> Self {
+        Sequence { worker, chunks, current: None, at: 0 }
+    }
+}
+
+/// What went wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// It returned another code than at capture.
+    Code {
+        /// What it returned now.
+        got: i32,
+        /// What it returned at capture.
+        expected: i32,
+    },
+    /// The captured thread's device could not be made current.
+    Device {
+        /// The device.
+        device: i32,
+        /// What `hipSetDevice` returned.
+        got: i32,
+    },
+}
+
+/// A call that did not do what it did at capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Event number.
+    pub(crate) event: u64,
+    /// Captured thread.
+    pub(crate) lane: u32,
+    /// Catalogue id.
+    pub(crate) api: u16,
+    /// What went wrong.
+    pub(crate) kind: FailureKind,
+}
+
+/// What a runner is doing, for the watchdog.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    /// Event number + 1 of the current instruction; 0 = idle.
+    pub(crate) event: AtomicU64,
+    /// Captured thread and catalogue id of the current instruction: `lane << 32 | in_call << 16 | api`.
+    pub(crate) what: AtomicU64,
+}
+
+/// What all runners share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// How far each captured thread has come.
+    pub(crate) progress: Progress,
+    /// The runtime that executes the calls.
+    pub(crate) runtime: Arc<Runtime>,
+    /// Whether captured threads share OS threads, so that per-thread HIP state must be kept here.
+    pub(crate) multiplexed: bool,
+    /// Whether to go on after a failed call.
+    pub(crate) continue_on_error: bool,
+    /// Last error of each captured thread (used when multiplexed).
+    last_errors: Box<[CachePadded<AtomicI32>]>,
+    /// Failed calls, in the order they failed.
+    pub(crate) failures: Mutex<Vec<Failure>>,
+    /// Idle runners.
+    spares: Mutex<Vec<Sender<Box<Sequence>>>>,
+    /// Core of each worker, where workers are pinned.
+    cores: Vec<Option<usize>>,
+    /// One board per runner ever started.
+    pub(crate) boards: Mutex<Vec<Arc<CachePadded<Board>>>>,
+    /// Told once per sequence that has ended.
+    ended: Sender<u32>,
+    chaos: Chaos,
+    /// Kernels launched.
+    pub(crate) kernels: AtomicU64,
+    /// Graphs launched.
+    pub(crate) graphs: AtomicU64,
+    /// Times a sequence was handed on around a blocking call.
+    pub(crate) hand_offs: AtomicU64,
+    runners: AtomicUsize,
+    me: OnceLock<std::sync::Weak<Shared>>,
+}
+
+/// What [`start`] needs to know.
+pub(crate) struct Settings {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) lanes: usize,
+    pub(crate) multiplexed: bool,
+    pub(crate) continue_on_error: bool,
+    pub(crate) cores: Vec<Option<usize>>,
+    pub(crate) chaos: Chaos,
+}
+
+/// Makes the shared state. The receiver yields each worker's number when its sequence has ended.
+pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
+    let (ended, on_end) = crossbeam::channel::unbounded();
+    let shared = Arc::new(Shared {
+        progress: Progress::new(settings.lanes),
+        runtime: settings.runtime,
+        multiplexed: settings.multiplexed,
+        continue_on_error: settings.continue_on_error,
+        last_errors: (0..settings.lanes).map(|_| CachePadded::new(AtomicI32::new(0))).collect(),
+        failures: Mutex::new(Vec::new()),
+        spares: Mutex::new(Vec::new()),
+        cores: settings.cores,
+        boards: Mutex::new(Vec::new()),
+        ended,
+        chaos: settings.chaos,
+        kernels: AtomicU64::new(0),
+        graphs: AtomicU64::new(0),
+        hand_offs: AtomicU64::new(0),
+        runners: AtomicUsize::new(0),
+        me: OnceLock::new(),
+    });
+    let _ = shared.me.set(Arc::downgrade(&shared));
+    (shared, on_end)
+}
+
+impl Shared {
+    /// Gives `sequence` to an idle runner, or to a new one where none is idle.
+    pub(crate) fn dispatch(&self, sequence: Box<Sequence>) {
+        let spare = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let sequence = match spare {
+            Some(spare) => match spare.send(sequence) {
+                Ok(()) => return,
+                // The runner is gone (it only ends when the replay does); start another.
+                Err(error) => error.into_inner(),
+            },
+            None => sequence,
+        };
+        let sender = self.spawn_runner();
+        // The receiver lives in the new thread for as long as `Shared` does.
+        let _ = sender.send(sequence);
+    }
+
+    /// Starts `count` idle runners, so that the first hand-offs need not create threads.
+    pub(crate) fn prepare_spares(&self, count: usize) {
+        for _ in 0..count {
+            let sender = self.spawn_runner();
+            self.spares.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        }
+    }
+
+    fn spawn_runner(&self) -> Sender<Box<Sequence>> {
+        let (sender, receiver) = crossbeam::channel::bounded(1);
+        let shared = self.me.get().and_then(std::sync::Weak::upgrade);
+        // Relaxed: only a name.
+        let number = self.runners.fetch_add(1, Ordering::Relaxed);
+        let body = move || {
+            if let Some(shared) = shared {
+                Runner::new(shared, receiver).run();
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name(format!("hrr-{number}")).spawn(body) {
+            tracing::error!("cannot start a worker thread: {error}");
+            self.progress.stop();
+        }
+        sender
+    }
+
+    /// Records a failure, and stops the replay unless it is to go on.
+    #[cold]
+    fn fail(&self, failure: Failure) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+        if !self.continue_on_error {
+            self.progress.stop();
+        }
+    }
+
+    /// Ends idle runners.
+    pub(crate) fn dismiss(&self) {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// One OS thread of the replay.
+struct Runner {
+    shared: Arc<Shared>,
+    sequences: Receiver<Box<Sequence>>,
+    board: Arc<CachePadded<Board>>,
+    /// The device that is current on this OS thread; HIP starts every thread on device 0.
+    device: i32,
+    chaos: Chaos,
+    /// Kernels and graphs launched, not yet added to the shared counts.
+    kernels: u64,
+    graphs: u64,
+}
+
+impl Runner {
+    fn new(shared: Arc<Shared>, sequences: Receiver<Box<Sequence>>) -> Self {
+        let board = Arc::new(CachePadded::new(Board::default()));
+        let mut boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        boards.push(Arc::clone(&board));
+        let chaos = shared.chaos.fork(boards.len() as u64);
+        drop(boards);
+        Runner { shared, sequences, board, device: 0, chaos, kernels: 0, graphs: 0 }
+    }
+
+    fn run(mut self) {
+        // The spare list holds the only sender of an idle runner's channel: once it is dropped, the wait ends.
+        while let Ok(sequence) = self.sequences.recv() {
+            if let Some(core) = self.shared.cores.get(sequence.worker as usize).copied().flatten() {
+                // Where it cannot be pinned it runs all the same, only less evenly.
+                if let Err(error) = crate::topology::bind_current_thread(core) {
+                    tracing::debug!("worker {}: {error}", sequence.worker);
+                }
+            }
+            self.execute(sequence);
+            self.board.event.store(0, Ordering::Relaxed);
+            if self.shared.progress.stopped() {
+                return;
+            }
+            let (sender, receiver) = crossbeam::channel::bounded(1);
+            self.sequences = receiver;
+            self.shared.spares.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        }
+    }
+
+    /// Executes a sequence to its end, or until it was handed on.
+    fn execute(&mut self, mut sequence: Box<Sequence>) {
+        loop {
+            let chunk = match sequence.current.take() {
+                Some(chunk) => chunk,
+                None => match sequence.chunks.recv() {
+                    Ok(chunk) => {
+                        sequence.at = 0;
+                        chunk
+                    }
+                    Err(_) => {
+                        self.end(&sequence);
+                        return;
+                    }
+                },
+            };
+            let mut at = sequence.at;
+            while let Some(instruction) = chunk.instructions.get(at) {
+                at += 1;
+                if !self.await_edges(&chunk, instruction) {
+                    self.end(&sequence);
+                    return;
+                }
+                if instruction.flags & flag::HAND_OFF != 0 {
+                    sequence.at = at;
+                    sequence.current = Some(Arc::clone(&chunk));
+                    self.hand_off(sequence, &chunk, instruction);
+                    return;
+                }
+                self.issue(&chunk, instruction);
+            }
+        }
+    }
+
+    fn add_counts(&mut self) {
+        // Relaxed: read after every runner's end was received through a channel.
+        self.shared.kernels.fetch_add(std::mem::take(&mut self.kernels), Ordering::Relaxed);
+        self.shared.graphs.fetch_add(std::mem::take(&mut self.graphs), Ordering::Relaxed);
+    }
+
+    fn end(&mut self, sequence: &Sequence) {
+        self.add_counts();
+        let _ = self.shared.ended.send(sequence.worker);
+    }
+
+    #[cold]
+    fn hand_off(&mut self, sequence: Box<Sequence>, chunk: &Chunk, instruction: &Instruction) {
+        // Relaxed: a statistic.
+        self.shared.hand_offs.fetch_add(1, Ordering::Relaxed);
+        self.add_counts();
+        self.shared.dispatch(sequence);
+        self.issue(chunk, instruction);
+        self.add_counts();
+    }
+
+    /// Waits for everything `instruction` must come after. False if the replay was stopped.
+    #[inline(always)]
+    fn await_edges(&mut self, chunk: &Chunk, instruction: &Instruction) -> bool {
+        // Relaxed: the watchdog only samples.
+        self.board.what.store(u64::from(instruction.lane) << 32 | u64::from(instruction.api), Ordering::Relaxed);
+        self.board.event.store(instruction.event + 1, Ordering::Relaxed);
+        for wait in instruction.waits.of(&chunk.waits) {
+            if !self.shared.progress.wait(wait.lane, wait.count) {
+                return false;
+            }
+        }
+        if self.chaos.is_on() {
+            self.chaos.delay();
+        }
+        !self.shared.progress.stopped()
+    }
+
+    /// Patches, calls, checks, stores what was created, and publishes.
+    #[inline(always)]
+    fn issue(&mut self, chunk: &Chunk, instruction: &Instruction) {
+        if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
+            return;
+        }
+        for fixup in instruction.fixups.of(&chunk.fixups) {
+            // SAFETY: the slot table outlives all runners (the plan holds it until they are joined or the process ends).
+            let value = unsafe { fixup.slot.load() }.wrapping_add(fixup.addend);
+            // SAFETY: the target lies in the chunk's memory, or in staging memory that outlives it, and only the OS thread
+            // that holds the sequence touches it.
+            unsafe { fixup.target.write_unaligned(value) };
+        }
+        // Relaxed: the watchdog only samples.
+        self.board.what.store(
+            u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api),
+            Ordering::Relaxed,
+        );
+        // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
+        // long as the chunk, sized by the catalogue.
+        let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
+        if (outcome.code != instruction.expected) | (instruction.flags & flag::COLD != 0)
+            && !self.settle(instruction, &mut outcome)
+        {
+            return;
+        }
+        for output in instruction.outputs.of(&chunk.outputs) {
+            let value = if output.source.is_null() {
+                outcome.raw
+            } else {
+                // SAFETY: the source is the cell in the chunk's memory that the call was given to write to.
+                unsafe { output.source.read_unaligned() }
+            };
+            // SAFETY: as for fixups.
+            unsafe { output.slot.store(value) };
+        }
+        self.kernels += u64::from(instruction.flags & flag::KERNEL != 0);
+        self.graphs += u64::from(instruction.flags & flag::GRAPH != 0);
+        if instruction.progress != 0 {
+            self.shared.progress.publish(instruction.lane, instruction.progress);
+        }
+    }
+
+    /// What happens off the straight path: repeated queries, per-thread state kept here, differing outcomes. False if
+    /// the call failed and the replay stops.
+    #[cold]
+    fn settle(&mut self, instruction: &Instruction, outcome: &mut Outcome) -> bool {
+        let flags = instruction.flags;
+        if flags & flag::KERNEL != 0 {
+            // Relaxed: a statistic.
+            self.shared.kernels.fetch_add(1, Ordering::Relaxed);
+        }
+        if flags & flag::GRAPH != 0 {
+            self.shared.graphs.fetch_add(1, Ordering::Relaxed);
+        }
+        if flags & flag::REPEAT_UNTIL_SUCCESS != 0 {
+            while outcome.code == NOT_READY && !self.shared.progress.stopped() {
+                std::thread::yield_now();
+                // SAFETY: as in `issue`.
+                *outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
+            }
+        }
+        if flags & flag::NOT_READY_FINE != 0 && outcome.code == 0 {
+            outcome.code = NOT_READY;
+        }
+        if self.shared.multiplexed {
+            self.keep_last_error(instruction, outcome);
+        }
+        if flags & flag::SETS_DEVICE != 0 && outcome.code == 0 {
+            // SAFETY: a device-setting call has at least one argument word.
+            self.device = unsafe { instruction.words.read() } as i32;
+        }
+        if flags & flag::ANY_OUTCOME == 0 && outcome.code != instruction.expected {
+            self.shared.fail(Failure {
+                event: instruction.event,
+                lane: instruction.lane,
+                api: instruction.api,
+                kind: FailureKind::Code { got: outcome.code, expected: instruction.expected },
+            });
+            return self.shared.continue_on_error;
+        }
+        true
+    }
+
+    /// `hipGetLastError` and `hipPeekAtLastError` answer for the captured thread, not for the OS thread.
+    fn keep_last_error(&self, instruction: &Instruction, outcome: &mut Outcome) {
+        let cell = &self.shared.last_errors[instruction.lane as usize];
+        // Relaxed: read and written in the captured thread's program order, which edges carry from runner to runner.
+        if instruction.flags & flag::LAST_ERROR != 0 {
+            outcome.code = cell.swap(0, Ordering::Relaxed);
+        } else if instruction.flags & flag::PEEK_ERROR != 0 {
+            outcome.code = cell.load(Ordering::Relaxed);
+        } else if outcome.code != 0 && outcome.code != NOT_READY && instruction.flags & flag::AUXILIARY == 0 {
+            cell.store(outcome.code, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn switch_device(&mut self, instruction: &Instruction) -> bool {
+        let id = set_device_id();
+        let Some(function) = self.shared.runtime.entry_point(&APIS[id]) else {
+            return true;
+        };
+        let word = instruction.device as u64;
+        // SAFETY: hipSetDevice takes one int by value.
+        let outcome = unsafe { THUNKS[id](function, &word) };
+        if outcome.code == 0 {
+            self.device = instruction.device;
+            return true;
+        }
+        self.shared.fail(Failure {
+            event: instruction.event,
+            lane: instruction.lane,
+            api: instruction.api,
+            kind: FailureKind::Device { device: instruction.device, got: outcome.code },
+        });
+        self.shared.continue_on_error
+    }
+}
+
+fn set_device_id() -> usize {
+    static ID: OnceLock<usize> = OnceLock::new();
+    *ID.get_or_init(|| {
+        usize::from(hrr_format::catalogue::Api::by_name("hipSetDevice").map_or(0, |api| api.id))
+    })
+}

@@ -1,0 +1,279 @@
+//! The HIP runtime a replay runs on: the library, its entry points, and the few calls replay makes for itself.
+
+use std::ffi::{CStr, OsStr, c_void};
+use std::path::{Path, PathBuf};
+
+use hrr_format::catalogue::{APIS, Api};
+use hrr_format::hip_error;
+
+use crate::thunk::THUNKS;
+
+/// `hipHostMallocDefault`.
+const HOST_MALLOC_DEFAULT: u64 = 0;
+/// Room for a device's name or bus id.
+const NAME_BYTES: usize = 256;
+
+/// A loaded HIP runtime.
+#[derive(Debug)]
+pub struct Runtime {
+    path: PathBuf,
+    entry_points: Vec<*const c_void>,
+    // Keeps the entry points alive; never unloaded, because HIP runtimes do not survive it.
+    _library: std::mem::ManuallyDrop<libloading::os::unix::Library>,
+}
+
+// SAFETY: the entry points are addresses of code in a library that stays loaded; HIP calls may be made on any thread.
+unsafe impl Send for Runtime {}
+// SAFETY: as above; nothing in here is written after construction.
+unsafe impl Sync for Runtime {}
+
+/// Why no runtime could be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The library named on the command line cannot be loaded.
+    #[error("cannot load the HIP runtime {path}: {reason}; give the path of a libamdhip64.so with --hip-lib")]
+    Load {
+        /// The library.
+        path: PathBuf,
+        /// The loader's reason.
+        reason: String,
+    },
+    /// None of the default places has one.
+    #[error("no HIP runtime found (tried {tried}); install ROCm, or give the path of a libamdhip64.so with --hip-lib")]
+    NotFound {
+        /// What was tried.
+        tried: String,
+    },
+    /// The library is not a HIP runtime.
+    #[error("{path} is not a HIP runtime: it lacks {symbol}")]
+    NotHip {
+        /// The library.
+        path: PathBuf,
+        /// A symbol every HIP runtime has.
+        symbol: &'static str,
+    },
+    /// A call replay makes for itself failed.
+    #[error("{api} failed with {code} ({name}) on {path}: {remedy}")]
+    Call {
+        /// The entry point.
+        api: &'static str,
+        /// The error code.
+        code: i32,
+        /// Its name.
+        name: &'static str,
+        /// The runtime.
+        path: PathBuf,
+        /// What to do next.
+        remedy: &'static str,
+    },
+}
+
+/// What the runtime says of a device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceInfo {
+    /// Marketing name.
+    pub name: String,
+    /// PCI bus id, `domain:bus:device.function`, empty where the runtime does not say.
+    pub pci_bus_id: String,
+}
+
+impl Runtime {
+    /// Loads the runtime at `path`, or the default one: the loader's `libamdhip64.so`, then
+    /// `${ROCM_PATH:-/opt/rocm}/lib/libamdhip64.so`.
+    ///
+    /// # Errors
+    /// What was tried and why it did not work.
+    pub fn load(path: Option<&Path>) -> Result<Self, RuntimeError> {
+        let library = match path {
+            Some(path) => {
+                open(path.as_os_str()).map_err(|reason| RuntimeError::Load { path: path.to_owned(), reason })?
+            }
+            None => {
+                let rocm = std::env::var_os("ROCM_PATH").unwrap_or_else(|| "/opt/rocm".into());
+                let in_rocm = Path::new(&rocm).join("lib").join("libamdhip64.so");
+                let candidates = [
+                    OsStr::new("libamdhip64.so"),
+                    OsStr::new("libamdhip64.so.7"),
+                    OsStr::new("libamdhip64.so.6"),
+                    in_rocm.as_os_str(),
+                ];
+                let tried = || candidates.map(|name| name.to_string_lossy()).join(", ");
+                candidates
+                    .iter()
+                    .find_map(|name| open(name).ok())
+                    .ok_or_else(|| RuntimeError::NotFound { tried: tried() })?
+            }
+        };
+        let mut entry_points = Vec::with_capacity(APIS.len());
+        for api in &APIS {
+            let symbol = std::ffi::CString::new(api.name).unwrap_or_default();
+            // SAFETY: the symbol is only used as an address; its type is applied by the thunk of the same entry point.
+            let address = unsafe { library.get::<*const c_void>(symbol.as_bytes_with_nul()) };
+            entry_points.push(address.map_or(std::ptr::null(), |symbol| *symbol));
+        }
+        let mut runtime = Runtime {
+            path: path.map_or_else(PathBuf::new, Path::to_owned),
+            entry_points,
+            _library: std::mem::ManuallyDrop::new(library),
+        };
+        runtime.path = runtime.loaded_path().unwrap_or_else(|| runtime.path.clone());
+        for symbol in ["hipGetDeviceCount", "hipMalloc"] {
+            if runtime.entry_point_named(symbol).is_none() {
+                return Err(RuntimeError::NotHip { path: runtime.path, symbol });
+            }
+        }
+        Ok(runtime)
+    }
+
+    /// The file the runtime was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The address of an entry point, or `None` where this runtime lacks it.
+    pub(crate) fn entry_point(&self, api: &Api) -> Option<*const c_void> {
+        let address = self.entry_points[usize::from(api.id)];
+        (!address.is_null()).then_some(address)
+    }
+
+    fn entry_point_named(&self, name: &str) -> Option<*const c_void> {
+        self.entry_point(Api::by_name(name)?)
+    }
+
+    /// Calls an entry point by name with argument words.
+    ///
+    /// # Safety
+    /// Pointers among the words must satisfy what the entry point demands of them.
+    ///
+    /// # Errors
+    /// The error code it returned, or `None` where the runtime lacks it.
+    unsafe fn call(&self, name: &'static str, words: &[u64]) -> Result<(), Option<i32>> {
+        let api = Api::by_name(name).ok_or(None)?;
+        debug_assert_eq!(words.len(), usize::from(api.words), "{name}");
+        let function = self.entry_point(api).ok_or(None)?;
+        // SAFETY: the thunk is that of the entry point, the word count is the catalogue's, and the caller vouches for
+        // the pointers.
+        let outcome = unsafe { THUNKS[usize::from(api.id)](function, words.as_ptr()) };
+        if outcome.code == 0 { Ok(()) } else { Err(Some(outcome.code)) }
+    }
+
+    fn failed(&self, api: &'static str, code: Option<i32>, remedy: &'static str) -> RuntimeError {
+        match code {
+            Some(code) => RuntimeError::Call {
+                api,
+                code,
+                name: hip_error::name(code).unwrap_or("unknown error"),
+                path: self.path.clone(),
+                remedy,
+            },
+            None => RuntimeError::NotHip { path: self.path.clone(), symbol: api },
+        }
+    }
+
+    /// Number of devices.
+    ///
+    /// # Errors
+    /// The runtime's error, with what to check.
+    pub fn device_count(&self) -> Result<i32, RuntimeError> {
+        let mut count = 0i32;
+        // SAFETY: the argument points to an int that outlives the call.
+        unsafe { self.call("hipGetDeviceCount", &[&raw mut count as u64]) }
+            .map_err(|code| self.failed("hipGetDeviceCount", code, "check that a GPU is present and accessible"))?;
+        Ok(count)
+    }
+
+    /// Runtime version as HIP encodes it, zero where it does not say.
+    pub fn version(&self) -> i32 {
+        let mut version = 0i32;
+        // SAFETY: the argument points to an int that outlives the call.
+        let result = unsafe { self.call("hipRuntimeGetVersion", &[&raw mut version as u64]) };
+        if result.is_ok() { version } else { 0 }
+    }
+
+    /// Name and place of a device; empty where the runtime does not say.
+    pub fn device_info(&self, ordinal: i32) -> DeviceInfo {
+        let text = |api: &'static str| {
+            let mut buffer = [0u8; NAME_BYTES];
+            let words = [buffer.as_mut_ptr() as u64, NAME_BYTES as u64, ordinal as i64 as u64];
+            // SAFETY: the buffer outlives the call and its length is passed with it.
+            let result = unsafe { self.call(api, &words) };
+            let text = CStr::from_bytes_until_nul(&buffer).ok().map(|text| text.to_string_lossy().into_owned());
+            if result.is_ok() { text.unwrap_or_default() } else { String::new() }
+        };
+        DeviceInfo { name: text("hipDeviceGetName"), pci_bus_id: text("hipDeviceGetPCIBusId") }
+    }
+
+    /// Makes `ordinal` the calling thread's device.
+    ///
+    /// # Errors
+    /// The runtime's error.
+    pub fn set_device(&self, ordinal: i32) -> Result<(), RuntimeError> {
+        // SAFETY: no pointers.
+        unsafe { self.call("hipSetDevice", &[ordinal as i64 as u64]) }
+            .map_err(|code| self.failed("hipSetDevice", code, "check that the device is visible"))
+    }
+
+    /// Waits for everything on the calling thread's device.
+    ///
+    /// # Errors
+    /// The runtime's error.
+    pub fn synchronize(&self) -> Result<(), RuntimeError> {
+        // SAFETY: no arguments.
+        unsafe { self.call("hipDeviceSynchronize", &[]) }
+            .map_err(|code| self.failed("hipDeviceSynchronize", code, "work on the device failed"))
+    }
+
+    /// Allocates pinned host memory.
+    ///
+    /// # Errors
+    /// The runtime's error.
+    pub(crate) fn host_malloc(&self, len_bytes: usize) -> Result<*mut u8, RuntimeError> {
+        let mut address = 0u64;
+        // SAFETY: the first argument points to a pointer that outlives the call.
+        unsafe { self.call("hipHostMalloc", &[&raw mut address as u64, len_bytes as u64, HOST_MALLOC_DEFAULT]) }
+            .map_err(|code| self.failed("hipHostMalloc", code, "not enough memory can be pinned for staging"))?;
+        Ok(address as *mut u8)
+    }
+
+    /// Gives back memory of [`Self::host_malloc`].
+    ///
+    /// # Safety
+    /// `address` came from [`Self::host_malloc`], and nothing uses the memory any more.
+    pub(crate) unsafe fn host_free(&self, address: *mut u8) {
+        // SAFETY: by this function's contract.
+        let _ = unsafe { self.call("hipHostFree", &[address as u64]) };
+    }
+
+    /// The file that holds the code of `hipGetDeviceCount`.
+    fn loaded_path(&self) -> Option<PathBuf> {
+        let address = self.entry_point_named("hipGetDeviceCount")?;
+        let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr only looks the address up and fills the struct, which outlives the call.
+        if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+            return None;
+        }
+        // SAFETY: zeroed Dl_info is valid (null pointers), and dladdr filled it.
+        let name = unsafe { info.assume_init() }.dli_fname;
+        if name.is_null() {
+            return None;
+        }
+        // SAFETY: dladdr gives a NUL-terminated string owned by the loader for as long as the library is loaded.
+        let name = unsafe { CStr::from_ptr(name) };
+        Some(PathBuf::from(name.to_string_lossy().into_owned()))
+    }
+}
+
+fn open(name: &OsStr) -> Result<libloading::os::unix::Library, String> {
+    let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
+    // SAFETY: loading a library runs its constructors; the user names the HIP runtime to be run.
+    unsafe { libloading::os::unix::Library::open(Some(name), flags) }.map_err(|error| {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(inner) = source {
+            text = inner.to_string();
+            source = inner.source();
+        }
+        text
+    })
+}

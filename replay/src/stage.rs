@@ -1,0 +1,329 @@
+//! Host memory that replay stands in for the program's: copy sources with their recorded contents, and places for
+//! results.
+//!
+//! Memory the program had pinned is pinned here too (`hipHostMalloc`), memory it had not stays pageable, so that the
+//! runtime takes the same path as it did for the program. Sources with the same contents share one place.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use hrr_format::archive::Archive;
+use hrr_format::blob_store::BlobError;
+
+use crate::runtime::{Runtime, RuntimeError};
+
+/// Alignment of every place, in bytes: what HIP gives its own allocations.
+const ALIGN_BYTES: usize = 256;
+/// Arena block size in bytes; larger places get blocks of their own.
+const BLOCK_BYTES: usize = 16 << 20;
+
+/// Whether memory is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HostKind {
+    /// Page-locked, allocated by the runtime.
+    Pinned,
+    /// Ordinary memory.
+    Pageable,
+}
+
+/// How packed contents lie in host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    /// Bytes in a row.
+    pub(crate) row_bytes: u64,
+    /// Number of rows.
+    pub(crate) rows: u64,
+    /// Distance between row starts in bytes.
+    pub(crate) pitch_bytes: u64,
+}
+
+impl Shape {
+    /// Contents without gaps.
+    pub(crate) fn linear(len_bytes: u64) -> Self {
+        Shape { row_bytes: len_bytes, rows: 1, pitch_bytes: len_bytes }
+    }
+
+    /// Bytes from the first of the first row to the last of the last, or `None` where that overflows.
+    pub(crate) fn span_bytes(&self) -> Option<u64> {
+        match self.rows {
+            0 => Some(0),
+            rows => (rows - 1).checked_mul(self.pitch_bytes)?.checked_add(self.row_bytes),
+        }
+    }
+
+    /// Bytes of contents, or `None` where that overflows.
+    pub(crate) fn packed_bytes(&self) -> Option<u64> {
+        self.row_bytes.checked_mul(self.rows)
+    }
+
+    /// The packed contents of memory of this shape.
+    ///
+    /// # Safety
+    /// `base` is readable for [`Self::span_bytes`], and nothing writes there meanwhile.
+    pub(crate) unsafe fn gather<'a>(&self, base: *const u8, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+        buffer.clear();
+        for row in 0..self.rows as usize {
+            // SAFETY: row `row` ends within the span, which the caller vouches for.
+            let row = unsafe {
+                std::slice::from_raw_parts(base.add(row * self.pitch_bytes as usize), self.row_bytes as usize)
+            };
+            buffer.extend_from_slice(row);
+        }
+        buffer
+    }
+
+    /// Spreads packed contents over memory of this shape.
+    ///
+    /// # Safety
+    /// `base` is writable for [`Self::span_bytes`], and nothing else uses the memory meanwhile.
+    unsafe fn scatter(&self, packed: &[u8], base: *mut u8) {
+        let row_bytes = self.row_bytes as usize;
+        if row_bytes == 0 {
+            return;
+        }
+        for (number, row) in packed.chunks(row_bytes).take(self.rows as usize).enumerate() {
+            // SAFETY: row `number` ends within the span, which the caller vouches for; `packed` is the archive's mapping or a
+            // heap buffer, never the target.
+            unsafe {
+                std::ptr::copy_nonoverlapping(row.as_ptr(), base.add(number * self.pitch_bytes as usize), row.len());
+            }
+        }
+    }
+}
+
+/// Contents still to be put in their place.
+#[derive(Debug)]
+struct Job {
+    blob: u64,
+    target: Address,
+    shape: Shape,
+}
+
+/// A host address that may travel between threads.
+#[derive(Clone, Copy, Debug)]
+struct Address(*mut u8);
+
+// SAFETY: the address is that of arena memory that outlives all users; who writes there is settled by the plan.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+/// Why host memory could not be staged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// The runtime gave no pinned memory.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// Contents cannot be read.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// The archive has no contents where it says it has.
+    #[error("blob {blob} is missing from the archive: it was recorded by a process that ended before it was written; the replay cannot go past it")]
+    Missing {
+        /// The blob's number.
+        blob: u64,
+    },
+    /// The contents are not as long as the call says.
+    #[error("blob {blob} is {found_bytes} bytes long where {wanted_bytes} were recorded; the archive is damaged")]
+    Length {
+        /// The blob's number.
+        blob: u64,
+        /// Its length.
+        found_bytes: u64,
+        /// What the record says.
+        wanted_bytes: u64,
+    },
+    /// A size that no machine has.
+    #[error("a host buffer of {bytes} bytes does not fit in memory")]
+    TooLarge {
+        /// The size.
+        bytes: u64,
+    },
+}
+
+/// All host memory of a replay.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    runtime: Arc<Runtime>,
+    pinned: Arena,
+    pageable: Arena,
+    sources: FxHashMap<([u8; 32], HostKind, Shape), Address>,
+    jobs: Vec<Job>,
+}
+
+/// Bump-allocated host memory.
+#[derive(Debug, Default)]
+struct Arena {
+    blocks: Vec<(Address, usize)>,
+    used_in_last: usize,
+    total_bytes: u64,
+}
+
+impl HostMemory {
+    /// No memory yet.
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        HostMemory {
+            runtime,
+            pinned: Arena::default(),
+            pageable: Arena::default(),
+            sources: FxHashMap::default(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// A place of `len_bytes`, its contents undefined until written.
+    ///
+    /// # Errors
+    /// Where there is no such memory.
+    pub(crate) fn place(&mut self, kind: HostKind, len_bytes: u64) -> Result<*mut u8, StageError> {
+        let len = usize::try_from(len_bytes).map_err(|_| StageError::TooLarge { bytes: len_bytes })?;
+        let len = len.checked_next_multiple_of(ALIGN_BYTES).ok_or(StageError::TooLarge { bytes: len_bytes })?;
+        let len = len.max(ALIGN_BYTES);
+        let arena = match kind {
+            HostKind::Pinned => &mut self.pinned,
+            HostKind::Pageable => &mut self.pageable,
+        };
+        let room = arena.blocks.last().map_or(0, |(_, size)| size - arena.used_in_last);
+        if room < len {
+            let size = len.max(BLOCK_BYTES);
+            let block = match kind {
+                HostKind::Pinned => self.runtime.host_malloc(size)?,
+                HostKind::Pageable => map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes })?,
+            };
+            arena.blocks.push((Address(block), size));
+            arena.used_in_last = 0;
+        }
+        let (block, _) = *arena.blocks.last().ok_or(StageError::TooLarge { bytes: len_bytes })?;
+        // SAFETY: `used_in_last + len` is within the block, by the check above.
+        let place = unsafe { block.0.add(arena.used_in_last) };
+        arena.used_in_last += len;
+        arena.total_bytes += len as u64;
+        Ok(place)
+    }
+
+    /// A place that holds the contents of a blob, in this shape, once [`Self::fill`] has run.
+    ///
+    /// # Errors
+    /// Where the archive lacks the contents, or there is no memory.
+    pub(crate) fn source(
+        &mut self,
+        archive: &Archive,
+        kind: HostKind,
+        blob: u64,
+        shape: Shape,
+    ) -> Result<*mut u8, StageError> {
+        let hash = archive.blobs().hash(blob).ok_or(StageError::Missing { blob })?;
+        if let Some(place) = self.sources.get(&(hash, kind, shape)) {
+            return Ok(place.0);
+        }
+        let span = shape.span_bytes().ok_or(StageError::TooLarge { bytes: u64::MAX })?;
+        let place = self.place(kind, span)?;
+        self.jobs.push(Job { blob, target: Address(place), shape });
+        self.sources.insert((hash, kind, shape), Address(place));
+        Ok(place)
+    }
+
+    /// Puts all contents asked for so far in their places, on all cores.
+    ///
+    /// # Errors
+    /// The first blob that is missing or damaged.
+    pub(crate) fn fill(&mut self, archive: &Archive) -> Result<(), StageError> {
+        self.jobs.par_drain(..).try_for_each(|job| {
+            let contents = archive.blobs().get(job.blob)?.ok_or(StageError::Missing { blob: job.blob })?;
+            let wanted_bytes = job.shape.packed_bytes().unwrap_or(u64::MAX);
+            if contents.len() as u64 != wanted_bytes {
+                return Err(StageError::Length {
+                    blob: job.blob,
+                    found_bytes: contents.len() as u64,
+                    wanted_bytes,
+                });
+            }
+            // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that reads it is
+            // issued before `fill` has returned.
+            unsafe { job.shape.scatter(contents, job.target.0) };
+            Ok(())
+        })
+    }
+
+    /// Bytes handed out, pinned and pageable.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (self.pinned.total_bytes, self.pageable.total_bytes)
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        for (block, _) in self.pinned.blocks.drain(..) {
+            // SAFETY: the block came from `host_malloc`. Replay drops this only after every worker has ended and the devices
+            // are idle; otherwise it leaks it by ending the process.
+            unsafe { self.runtime.host_free(block.0) };
+        }
+        for (block, size) in self.pageable.blocks.drain(..) {
+            // SAFETY: the block is a mapping of this size made by `map_anonymous`, used by nobody any more, as above.
+            unsafe { libc::munmap(block.0.cast(), size) };
+        }
+    }
+}
+
+fn map_anonymous(len_bytes: usize) -> Option<*mut u8> {
+    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
+    let address = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len_bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    (address != libc::MAP_FAILED).then_some(address.cast())
+}
+
+/// An address that no access survives, handed to the runtime where a call failed at capture over an address that was
+/// nothing: it must be refused, and cannot be mistaken for memory.
+pub(crate) fn poison_address() -> u64 {
+    static PAGE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *PAGE.get_or_init(|| {
+        // SAFETY: as in `map_anonymous`; the page is never accessible and never unmapped.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED { 8 } else { address as usize }
+    }) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rectangle_is_spread_and_gathered_around_its_gaps() {
+        let shape = Shape { row_bytes: 3, rows: 2, pitch_bytes: 5 };
+        assert_eq!((shape.span_bytes(), shape.packed_bytes()), (Some(8), Some(6)));
+        let mut memory = [9u8; 8];
+        // SAFETY: the array is as long as the span.
+        unsafe { shape.scatter(b"abcdef", memory.as_mut_ptr()) };
+        assert_eq!(&memory, b"abc\x09\x09def");
+        let mut buffer = Vec::new();
+        // SAFETY: as above.
+        assert_eq!(unsafe { shape.gather(memory.as_ptr(), &mut buffer) }, b"abcdef");
+    }
+
+    #[test]
+    fn shapes_that_overflow_are_refused() {
+        let shape = Shape { row_bytes: 2, rows: u64::MAX, pitch_bytes: u64::MAX };
+        assert_eq!((shape.span_bytes(), shape.packed_bytes()), (None, None));
+        assert_eq!(Shape { row_bytes: 7, rows: 0, pitch_bytes: 9 }.span_bytes(), Some(0));
+    }
+}

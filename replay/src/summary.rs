@@ -1,0 +1,96 @@
+//! What a replay prints: the lines before the clock starts and the summary after it.
+
+use std::fmt::Write as _;
+
+use hrr_format::archive::Archive;
+use hrr_format::stream_file::ContentsMode;
+
+use crate::driver::{Outcome, Prepared, ReplayOptions};
+
+/// The lines that say what will be replayed, on what, and how.
+pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options: &ReplayOptions) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "[HRR] Archive : {events} events, {} kernels, {} blobs, {} code objects",
+        archive.kernels().kernels().len(),
+        archive.blobs().len(),
+        archive.code_objects().len()
+    );
+    let contents = match archive.contents() {
+        ContentsMode::Contents => "recorded",
+        ContentsMode::MetadataOnly => "withheld (recorded without HIP_HRR_CAPTURE_CONTENT=1)",
+    };
+    let _ = writeln!(text, "[HRR] Contents: {contents}");
+    let _ = writeln!(text, "[HRR] Threads : {} captured", archive.streams().len());
+    let devices: Vec<String> = prepared.devices.iter().map(|(ordinal, name)| format!("{ordinal}: {name}")).collect();
+    let _ = writeln!(text, "[HRR] Device  : {}", if devices.is_empty() { "none used".to_owned() } else { devices.join(", ") });
+    let version = prepared.runtime.version();
+    let _ = writeln!(
+        text,
+        "[HRR] Runtime : {} (HIP {}.{}.{})",
+        prepared.runtime.path().display(),
+        version / 10_000_000,
+        version / 100_000 % 100,
+        version % 100_000
+    );
+    let workers = prepared.workers;
+    let _ = writeln!(
+        text,
+        "[HRR] Mode    : {workers} worker thread{}, order {}",
+        if workers == 1 { "" } else { "s" },
+        options.order.as_str()
+    );
+    let _ = writeln!(text, "[HRR] Set-up  : {:.1} ms (planned and staged)", prepared.setup.as_secs_f64() * 1e3);
+    text
+}
+
+/// The summary.
+pub fn summary(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    let verdict = &outcome.verdict;
+    let _ = writeln!(text, "[HRR] -- Replay summary ------------------------------");
+    let _ = writeln!(text, "[HRR] Wall time : {:.1} ms", outcome.wall.as_secs_f64() * 1e3);
+    let _ = writeln!(text, "[HRR] Threads used : {}", outcome.workers);
+    let _ = writeln!(text, "[HRR] Kernels launched: {}", outcome.kernels);
+    let _ = writeln!(text, "[HRR] Graphs launched : {}", outcome.graphs);
+    let _ = writeln!(
+        text,
+        "[HRR] D2H checks : {} pass ({} exact, {} within tol), {} fail, {} skipped",
+        verdict.passed(),
+        verdict.exact,
+        verdict.within,
+        verdict.failed,
+        verdict.skipped_total()
+    );
+    for (reason, count) in &verdict.skipped {
+        let _ = writeln!(text, "[HRR]   skipped {count}: {reason}");
+    }
+    let _ = writeln!(text, "[HRR] Placement : {}", outcome.placement);
+    let mut counted = |count: u64, line: &str| {
+        if count > 0 {
+            let _ = writeln!(text, "[HRR] {line}");
+        }
+    };
+    counted(outcome.failed_calls, &format!("Events failed : {}", outcome.failed_calls));
+    counted(
+        outcome.failures_not_reissued,
+        &format!("Not reissued  : {} recorded failures that could succeed now", outcome.failures_not_reissued),
+    );
+    counted(outcome.in_flight, &format!("In flight     : {} calls had not returned when the archive ended", outcome.in_flight));
+    counted(
+        outcome.unordered,
+        &format!("Unordered     : {} pairs of calls overlapped on one stream; issued in order of entry", outcome.unordered),
+    );
+    counted(
+        outcome.untranslated,
+        &format!("Untranslated  : {} kernel pointer arguments lie in no live allocation; passed as null", outcome.untranslated),
+    );
+    counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
+    if outcome.all_skipped() {
+        let _ = writeln!(text, "[HRR] No D2H result could be compared");
+    }
+    let passed = outcome.exit_code() == 0;
+    let _ = writeln!(text, "[HRR] {}", if passed { "PASS" } else { "FAIL" });
+    text
+}

@@ -1,0 +1,157 @@
+//! D2H checks: what the device produced against what was recorded, off the timed loop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hrr_format::archive::Archive;
+use hrr_format::catalogue::APIS;
+
+use crate::compare::{Comparison, Tolerance, compare};
+use crate::plan::Check;
+use crate::run::progress::Progress;
+
+/// Outcome of all checks.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Results equal byte for byte.
+    pub exact: u64,
+    /// Results within tolerance.
+    pub within: u64,
+    /// Results that differ.
+    pub failed: u64,
+    /// Results that were not compared, by reason.
+    pub skipped: Vec<(&'static str, u64)>,
+    /// One line on each failure, the first few.
+    pub failures: Vec<String>,
+    /// Whether so many failed that the replay was stopped.
+    pub diverged: bool,
+}
+
+impl Verdict {
+    /// Results that passed.
+    pub fn passed(&self) -> u64 {
+        self.exact + self.within
+    }
+
+    /// Results that were not compared.
+    pub fn skipped_total(&self) -> u64 {
+        self.skipped.iter().map(|(_, count)| count).sum()
+    }
+
+    fn skip(&mut self, reason: &'static str) {
+        match self.skipped.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.skipped.push((reason, 1)),
+        }
+    }
+}
+
+/// Failure lines kept.
+const LINES_KEPT: usize = 20;
+
+/// When failures are so many that going on is pointless.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Divergence {
+    /// Fraction of failures; zero = never.
+    pub(crate) fraction: f64,
+    /// Comparisons before it applies.
+    pub(crate) min_samples: u64,
+}
+
+impl Divergence {
+    /// `HIP_HRR_REPLAY_DIVERGENCE_ABORT` (0.25; 0 = off) and `HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES` (64).
+    ///
+    /// # Errors
+    /// The variable whose value is not a number.
+    pub(crate) fn from_env() -> Result<Self, String> {
+        fn number<T: std::str::FromStr>(name: &str, default: T) -> Result<T, String> {
+            match std::env::var(name) {
+                Ok(text) if !text.is_empty() => text.parse().map_err(|_| format!("{name}={text}: not a number")),
+                _ => Ok(default),
+            }
+        }
+        Ok(Divergence {
+            fraction: number("HIP_HRR_REPLAY_DIVERGENCE_ABORT", 0.25)?,
+            min_samples: number("HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES", 64)?,
+        })
+    }
+}
+
+/// What checks are made by.
+pub(crate) struct Validation<'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) checks: &'a [Check],
+    pub(crate) tolerance: Tolerance,
+    pub(crate) divergence: Divergence,
+    /// Whether a difference proves nothing, because the order of calls was not kept.
+    pub(crate) unordered: bool,
+}
+
+impl Validation<'_> {
+    /// Makes all checks, each once its result is there. `over` tells that no more results will come.
+    pub(crate) fn run(&self, progress: &Progress, over: &AtomicBool) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut buffer = Vec::new();
+        for check in self.checks {
+            let Some(ready) = check.ready else {
+                verdict.skip("the program never saw it");
+                continue;
+            };
+            // Acquire on `over`: everything the runners did happens before it was set.
+            while progress.done(ready.lane) < ready.count && !over.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if progress.done(ready.lane) < ready.count {
+                verdict.skip("the replay ended before it");
+                continue;
+            }
+            self.check(check, &mut buffer, &mut verdict);
+            let attempts = verdict.passed() + verdict.failed;
+            let d = self.divergence;
+            if d.fraction > 0.0
+                && attempts >= d.min_samples.max(1)
+                && verdict.failed as f64 >= d.fraction * attempts as f64
+                && verdict.failed > 0
+            {
+                verdict.diverged = true;
+                progress.stop();
+                break;
+            }
+        }
+        verdict
+    }
+
+    fn check(&self, check: &Check, buffer: &mut Vec<u8>, verdict: &mut Verdict) {
+        let expected = match self.archive.blobs().get(check.blob) {
+            Ok(Some(expected)) => expected,
+            Ok(None) => return verdict.skip("its recorded contents are missing"),
+            Err(error) => {
+                verdict.failed += 1;
+                return self.note(verdict, check, &error.to_string());
+            }
+        };
+        // SAFETY: the place was allocated for this shape and is kept until validation is over; the copy that wrote it is
+        // complete, because the call that made it visible at capture has returned.
+        let live = unsafe { check.shape.gather(check.live as *const u8, buffer) };
+        match compare(live, expected, &self.tolerance) {
+            Comparison::Exact => verdict.exact += 1,
+            Comparison::Within { .. } => verdict.within += 1,
+            Comparison::Nothing => verdict.skip("nothing to compare"),
+            Comparison::Mismatch(_) if self.unordered => {
+                verdict.skip("--order program keeps no order between threads, so a difference proves nothing");
+            }
+            Comparison::Mismatch(mismatch) => {
+                verdict.failed += 1;
+                self.note(verdict, check, &format!("{mismatch}"));
+            }
+        }
+    }
+
+    fn note(&self, verdict: &mut Verdict, check: &Check, what: &str) {
+        if verdict.failures.len() < LINES_KEPT {
+            let api = APIS.get(usize::from(check.api)).map_or("?", |api| api.name);
+            let thread = self.archive.streams()[check.lane as usize].header().thread;
+            verdict.failures.push(format!("event {} (thread {thread}), {api}: {what}", check.event));
+        }
+    }
+}
