@@ -88,7 +88,10 @@ fn a_wrong_magic() {
     let mut bytes = fs::read(&file).unwrap();
     bytes[..8].copy_from_slice(b"NOT-EVS\n");
     fs::write(&file, bytes).unwrap();
-    expect_refusal(&Replay::of(&recording.archive).run().run, &[file.to_str().unwrap(), "magic"]);
+    expect_refusal(
+        &Replay::of(&recording.archive).run().run,
+        &[file.to_str().unwrap(), "first bytes", "copy it again"],
+    );
 }
 
 #[test]

@@ -50,10 +50,12 @@ fn a_killed_recording_holds_every_call_that_had_returned() {
         assert!(!archive.manifest().complete, "{context}: a killed recording is not complete");
         let mut completed = Vec::new();
         let mut in_flight = Vec::new();
+        let mut call_count = 0;
         for stream in archive.streams() {
             let mut records = stream.records();
             let calls: Vec<_> = records.by_ref().filter(|record| record.api() < marker::FIRST).collect();
             assert!(records.damage().is_none(), "{context}: {}: {:?}", stream.path().display(), records.damage());
+            call_count += calls.len();
             let open: Vec<_> = calls.iter().enumerate().filter(|(_, record)| record.in_flight()).collect();
             for (position, record) in &open {
                 assert_eq!(position + 1, calls.len(), "{context}: only the last call of a thread can be in flight");
@@ -77,13 +79,25 @@ fn a_killed_recording_holds_every_call_that_had_returned() {
             );
         }
 
-        let info = run(Command::new(built::playback()).arg("--info").arg(&archive_path), Duration::from_secs(60));
-        info.expect_code(0);
-        for name in in_flight {
-            let named =
-                info.stdout.lines().any(|line| line.contains(&name) && line.to_lowercase().contains("in flight"));
+        let look = |options: &[&str]| {
+            let mut command = Command::new(built::playback());
+            let info = run(command.args(options).arg(&archive_path), Duration::from_secs(60));
+            info.expect_code(0);
+            info
+        };
+        let info = look(&["--info"]);
+        for name in &in_flight {
+            let named = info.stdout.lines().any(|line| line.contains(name) && line.contains("in flight"));
             assert!(named, "{context}: {name} was in flight and is not named as such\n{info}");
         }
+        let info = look(&["--info", "--json"]);
+        let json: serde_json::Value =
+            serde_json::from_str(&info.stdout).unwrap_or_else(|error| panic!("{error}\n{info}"));
+        let threads = json["threads"].as_array().unwrap_or_else(|| panic!("no threads\n{info}"));
+        let named: Vec<&str> = threads.iter().filter_map(|thread| thread["in_flight"]["api"].as_str()).collect();
+        assert_eq!(named, in_flight, "{context}: calls in flight\n{info}");
+        assert_eq!(json["complete"], false, "{context}\n{info}");
+        assert_eq!(json["events"], call_count, "{context}: calls, returned or in flight\n{info}");
     }
     assert!(in_flight_calls > 0, "no kill met a call in flight: these tests show nothing about them");
 }
