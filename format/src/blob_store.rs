@@ -29,12 +29,13 @@
 //! checked on its first use.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
+
+use crate::files;
 
 /// First eight bytes of an index.
 pub const MAGIC: [u8; 8] = *b"HRR-BLX\n";
@@ -461,19 +462,12 @@ enum Mapping {
 }
 
 fn map(path: &Path) -> Result<Mapping, BlobError> {
-    let open = |reason: std::io::Error| BlobError::Open { path: path.to_owned(), reason: reason.to_string() };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Mapping::Missing),
-        Err(error) => return Err(open(error)),
-    };
-    if file.metadata().map_err(open)?.len() == 0 {
-        return Ok(Mapping::Empty);
+    match files::map(path) {
+        Ok(Some(bytes)) => Ok(Mapping::Bytes(bytes)),
+        Ok(None) => Ok(Mapping::Empty),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Mapping::Missing),
+        Err(error) => Err(BlobError::Open { path: path.to_owned(), reason: error.to_string() }),
     }
-    // SAFETY: a file mapping is only sound to borrow while no one truncates the file. Archives must not change while
-    // they are read, and a file that shrinks under the mapping ends the process with SIGBUS rather than corrupting
-    // memory.
-    unsafe { Mmap::map(&file) }.map(Mapping::Bytes).map_err(open)
 }
 
 #[cfg(test)]

@@ -7,16 +7,19 @@
 //! Each line is appended by a single write, so that a capture that is killed loses at most the line it was writing. A
 //! launch record's `aux` is the kernel's number plus one.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::code_object::{ArgKind, KernelArg, MAX_KERNARG_BYTES};
+use crate::files;
 
 /// File name in a process archive.
 pub const FILE: &str = "kernels.jsonl";
+
+/// Longest table in bytes that a reader loads: some millions of kernels.
+pub const MAX_BYTES: u64 = 1 << 30;
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +126,7 @@ impl KernelTable {
     /// # Errors
     /// Why the file cannot be read.
     pub fn open(path: &Path) -> Result<Self, KernelTableError> {
-        match fs::read(path) {
+        match files::read(path, MAX_BYTES) {
             Ok(bytes) => Ok(Self::parse(&bytes)),
             Err(reason) if reason.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(reason) => Err(KernelTableError { path: path.to_owned(), reason }),

@@ -22,6 +22,7 @@ pub mod archive_writer;
 pub mod blob_store;
 pub mod catalogue;
 pub mod code_object;
+mod files;
 pub mod hip_error;
 pub mod kernel_table;
 pub mod manifest;

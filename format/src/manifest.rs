@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::files;
 use crate::stream_file::ContentsMode;
 
 /// File name of both manifests.
@@ -238,14 +239,6 @@ pub enum ManifestError {
         /// The system's reason.
         reason: io::Error,
     },
-    /// The file is longer than any manifest.
-    #[error("{} is {len_bytes} bytes long, longer than any manifest", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        len_bytes: u64,
-    },
     /// The file is not JSON with the keys of a manifest.
     #[error("{} is not a manifest: {reason}", path.display())]
     Json {
@@ -288,11 +281,7 @@ fn check_version(path: &Path, found: u32, known: u32) -> Result<(), ManifestErro
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestError> {
     let open = |reason| ManifestError::Open { path: path.to_owned(), reason };
-    let len_bytes = fs::metadata(path).map_err(open)?.len();
-    if len_bytes > MAX_BYTES {
-        return Err(ManifestError::TooLong { path: path.to_owned(), len_bytes });
-    }
-    let bytes = fs::read(path).map_err(open)?;
+    let bytes = files::read(path, MAX_BYTES).map_err(open)?;
     serde_json::from_slice(&bytes).map_err(|reason| ManifestError::Json { path: path.to_owned(), reason })
 }
 

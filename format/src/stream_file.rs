@@ -20,11 +20,11 @@
 //! A record never crosses a segment boundary: the writer fills the rest of a segment with a PAD record. A reader
 //! need not know where segments end. Length zero ends the stream.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
+use crate::files;
 use crate::record::{Record, RecordError, marker};
 
 /// First eight bytes of a stream file.
@@ -213,14 +213,7 @@ impl StreamFile {
     /// Why it is not a readable stream file.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
         let open = |reason: std::io::Error| StreamError::Open { reason: reason.to_string() };
-        let file = File::open(path).map_err(open)?;
-        if file.metadata().map_err(open)?.len() == 0 {
-            return Err(StreamError::ShortHeader { len_bytes: 0 });
-        }
-        // SAFETY: a file mapping is only sound to borrow while no one truncates the file. An archive being read is
-        // not being written: `hrr-playback` documents that archives must not change while it runs, and a file that
-        // shrinks under the mapping ends the process with SIGBUS rather than corrupting memory.
-        let map = unsafe { Mmap::map(&file) }.map_err(open)?;
+        let map = files::map(path).map_err(open)?.ok_or(StreamError::ShortHeader { len_bytes: 0 })?;
         let header = StreamHeader::parse(&map)?;
         Ok(StreamFile { path: path.to_owned(), header, map })
     }

@@ -10,9 +10,11 @@
 //! | u64 hash of the contents | 12 | 16 | 24 |
 //! | compressed bytes | 20 | 24 | 32 |
 //!
-//! A version 1 bundle does not say where it ends, so it is taken to be the last of its image.
+//! A version 1 bundle does not say where it ends: its compressed stream does, and has to be followed to find out.
 
 use std::io::Read;
+
+use zstd::stream::raw::Operation;
 
 use super::error::CodeObjectError;
 use super::read_at::ReadAt;
@@ -23,13 +25,16 @@ pub(super) const MAGIC: [u8; 4] = *b"CCOB";
 /// Largest uncompressed size in bytes for each compressed byte that is believed; code objects shrink to a tenth or so.
 const MAX_RATIO: u64 = 1024;
 
+/// Bytes that are decompressed at a time to find the end of a stream.
+const CHUNK_BYTES: usize = 1 << 17;
+
 /// Header of a compressed bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     method: Method,
     header_bytes: usize,
     /// Header and data; `None` in version 1.
-    pub(super) total_bytes: Option<usize>,
+    total_bytes: Option<usize>,
     uncompressed_bytes: u64,
 }
 
@@ -44,7 +49,7 @@ fn failed(reason: impl Into<String>) -> CodeObjectError {
 }
 
 /// Reads the header at the start of `bytes`.
-pub(super) fn header<B: ReadAt + ?Sized>(bytes: &B) -> Result<Header, CodeObjectError> {
+fn header<B: ReadAt + ?Sized>(bytes: &B) -> Result<Header, CodeObjectError> {
     let cut_off = || failed("its header is cut off");
     let version = bytes.u16_at(4).ok_or_else(cut_off)?;
     let method = match bytes.u16_at(6).ok_or_else(cut_off)? {
@@ -71,21 +76,89 @@ pub(super) fn header<B: ReadAt + ?Sized>(bytes: &B) -> Result<Header, CodeObject
     Ok(Header { method, header_bytes, total_bytes, uncompressed_bytes })
 }
 
+/// Length in bytes of the bundle at the start of `bytes`.
+pub(super) fn len_bytes<B: ReadAt + ?Sized>(bytes: &B) -> Option<usize> {
+    let header = header(bytes).ok()?;
+    match header.total_bytes {
+        Some(total_bytes) => Some(total_bytes),
+        None => Some(header.header_bytes + stream_bytes(bytes, &header)?),
+    }
+}
+
+/// Length in bytes of the compressed stream behind a header, found by decompressing it. No byte behind the stream is
+/// looked at, since it may not be mapped.
+fn stream_bytes<B: ReadAt + ?Sized>(bytes: &B, header: &Header) -> Option<usize> {
+    let limit_bytes = header.uncompressed_bytes.min(super::MAX_UNCOMPRESSED_BYTES);
+    let mut contents = vec![0; CHUNK_BYTES];
+    let mut input = Vec::new();
+    let mut at = header.header_bytes;
+    let mut zlib = flate2::Decompress::new(true);
+    let mut zstd = zstd::stream::raw::Decoder::new().ok()?;
+    let mut produced_bytes = 0u64;
+    // How many bytes are known to be there: of zstd as many as its decoder asks for, which never is more than the frame
+    // has; of zlib the next one.
+    let mut wanted = 1;
+    loop {
+        input.clear();
+        for offset in 0..wanted {
+            input.extend(bytes.read::<1>(at.checked_add(offset)?)?);
+        }
+        let mut consumed = 0;
+        // The decoder may have more to give out than the buffer takes.
+        loop {
+            let (used, made, ended, hint) = match header.method {
+                Method::Zlib => {
+                    let before = (zlib.total_in(), zlib.total_out());
+                    let status =
+                        zlib.decompress(&input[consumed..], &mut contents, flate2::FlushDecompress::None).ok()?;
+                    let used = usize::try_from(zlib.total_in() - before.0).ok()?;
+                    (used, zlib.total_out() - before.1, status == flate2::Status::StreamEnd, 1)
+                }
+                Method::Zstd => {
+                    let status = zstd.run_on_buffers(&input[consumed..], &mut contents).ok()?;
+                    (status.bytes_read, status.bytes_written as u64, status.remaining == 0, status.remaining)
+                }
+            };
+            consumed += used;
+            produced_bytes += made;
+            if produced_bytes > limit_bytes {
+                return None;
+            }
+            if ended {
+                return at.checked_add(consumed)?.checked_sub(header.header_bytes);
+            }
+            wanted = hint.clamp(1, CHUNK_BYTES);
+            if consumed == input.len() && made < CHUNK_BYTES as u64 {
+                break;
+            }
+            if used == 0 && made == 0 {
+                return None;
+            }
+        }
+        at = at.checked_add(consumed)?;
+    }
+}
+
 /// Decompresses the bundle at the start of `bytes` to at most `limit_bytes`: contents, and length of the bundle.
 ///
 /// # Errors
 /// [`CodeObjectError::Compressed`], also where the contents are not as long as the header says.
 pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<(Vec<u8>, usize), CodeObjectError> {
     let header = header(bytes)?;
-    let len_bytes = header.total_bytes.unwrap_or(bytes.len());
-    let data = bytes.get(header.header_bytes..len_bytes).ok_or_else(|| failed("its data is cut off"))?;
     let declared = header.uncompressed_bytes;
-    if declared > limit_bytes || declared > (data.len() as u64).saturating_mul(MAX_RATIO) {
-        return Err(failed(format!(
-            "it says that it holds {declared} bytes, too many for {} compressed ones",
-            data.len()
-        )));
-    }
+    let believable = |compressed_bytes: usize| {
+        if declared > limit_bytes || declared > (compressed_bytes as u64).saturating_mul(MAX_RATIO) {
+            let reason =
+                format!("it says that it holds {declared} bytes, too many for {compressed_bytes} compressed ones");
+            return Err(failed(reason));
+        }
+        Ok(())
+    };
+    // Before the stream is followed to its end, which takes as long as its contents are.
+    believable(bytes.len())?;
+    let len_bytes = self::len_bytes(bytes).ok_or_else(|| failed("its compressed stream has no end"))?;
+    let data = bytes.get(header.header_bytes..len_bytes).ok_or_else(|| failed("its data is cut off"))?;
+    believable(data.len())?;
     let mut contents = Vec::new();
     // One byte more than declared is asked for, so that contents that are too long are seen to be.
     let read = match header.method {
@@ -158,13 +231,33 @@ pub(super) mod tests {
             for method in 0..=1 {
                 let mut bytes = build(version, method, &contents);
                 let len_bytes = bytes.len();
-                if version > 1 {
-                    bytes.extend(b"something after it");
-                }
+                assert_eq!(self::len_bytes(&bytes[..]), Some(len_bytes), "{version} {method}");
+                bytes.extend(b"something after it");
+                assert_eq!(self::len_bytes(&bytes[..]), Some(len_bytes), "{version} {method}");
                 assert_eq!(decompress(&bytes, 1 << 20), Ok((contents.clone(), len_bytes)), "{version} {method}");
                 for cut in 0..len_bytes {
                     assert!(decompress(&bytes[..cut], 1 << 20).is_err(), "{version} {method} cut at {cut}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_long_stream_is_found_and_no_byte_behind_it_is_read() {
+        // Contents that do not shrink, longer than the chunks they are read in, and contents that shrink to nothing.
+        let mut state = 1u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(700_001)
+        .collect();
+        for contents in [noise, vec![0; 1 << 20], Vec::new()] {
+            for method in 0..=1 {
+                let bytes = build(1, method, &contents);
+                // A slice ends where the bundle does, so that reading on would find nothing and fail.
+                assert_eq!(len_bytes(&bytes[..]), Some(bytes.len()), "{} {method}", contents.len());
+                assert_eq!(len_bytes(&bytes[..bytes.len() - 1]), None);
             }
         }
     }

@@ -150,7 +150,7 @@ fn len_of<B: ReadAt + ?Sized>(bytes: &B) -> Option<usize> {
     let len_bytes = if start.starts_with(&elf::MAGIC) {
         elf::len_bytes(bytes)?
     } else if start.starts_with(&ccob::MAGIC) {
-        ccob::header(bytes).ok()?.total_bytes?
+        ccob::len_bytes(bytes)?
     } else if bundle::MAGIC.starts_with(&start) && bytes.read(0)? == bundle::MAGIC {
         bundle::len_bytes(bytes)?
     } else {
@@ -273,6 +273,8 @@ mod tests {
     fn lengths_follow_from_headers_by_slice_and_by_address() {
         let bundle = two_targets();
         for image in [
+            ccob::tests::build(1, 0, &bundle),
+            ccob::tests::build(1, 1, &bundle),
             code_object(&[("saxpy", &[])]),
             bundle.clone(),
             ccob::tests::build(2, 1, &bundle),
@@ -282,7 +284,6 @@ mod tests {
             // SAFETY: the vector holds a whole image and lives through the call.
             assert_eq!(unsafe { image_len_bytes(image.as_ptr()) }, Some(image.len()));
         }
-        assert_eq!(image_len(&ccob::tests::build(1, 1, &bundle)), None);
         // SAFETY: null is allowed, and eight readable bytes of no known form are too.
         unsafe {
             assert_eq!(image_len_bytes(std::ptr::null()), None);

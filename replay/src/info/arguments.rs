@@ -158,10 +158,10 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
         SectionTag::In | SectionTag::Out if section.presence == Presence::Withheld => {
             let _ = write!(text, "<withheld, {} bytes>", section.payload.len());
         }
-        SectionTag::In => text.push_str(&pointee(&param.role, section.payload)),
+        SectionTag::In => text.push_str(&pointee(param, section.payload)),
         SectionTag::Out => {
             text.push_str("->");
-            text.push_str(&pointee(&param.role, section.payload));
+            text.push_str(&pointee(param, section.payload));
         }
         SectionTag::Return | SectionTag::GraphHostIn | SectionTag::GraphHostOut => {}
     }
@@ -179,8 +179,9 @@ fn without_parameter(archive: &Archive, section: &Section<'_>) -> Option<Argumen
 }
 
 /// Bytes that a pointer pointed to.
-fn pointee(role: &Role, payload: &[u8]) -> String {
-    match role {
+fn pointee(param: &Param, payload: &[u8]) -> String {
+    let ctype = param.ctype;
+    match &param.role {
         Role::Struct(layout, _) | Role::OutStruct(layout, _) => match structure(*layout, payload) {
             Some(text) => text,
             None => format!("<{} bytes>", payload.len()),
@@ -188,6 +189,10 @@ fn pointee(role: &Role, payload: &[u8]) -> String {
         Role::UseArray(..) | Role::GetArray(..) | Role::GetArrayAt(..) | Role::AnyArray(..) => {
             let words = payload.chunks_exact(8).filter_map(number);
             list(words, payload.len() / 8, pointer)
+        }
+        Role::Out(_) if ctype.starts_with("dim3") && payload.len() == 12 => {
+            let [x, y, z] = [0, 4, 8].map(|at| number(&payload[at..at + 4]).unwrap_or_default());
+            format!("({x},{y},{z})")
         }
         Role::In(_) | Role::Out(_) | Role::InOut(_) => match (payload.len(), number(payload)) {
             (1..=4, Some(value)) => value.to_string(),

@@ -1,0 +1,77 @@
+//! Opening the files of an archive for reading.
+//!
+//! An archive comes from somebody else. A name in it may belong to a pipe or a device, where opening or reading would
+//! wait for ever: only regular files are taken.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// Opens a regular file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Without O_NONBLOCK, opening a pipe waits for its writer. Regular files do not know the difference.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Maps a regular file; `None` where it is empty.
+pub(crate) fn map(path: &Path) -> io::Result<Option<Mmap>> {
+    let file = open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    // SAFETY: a file mapping is only sound to borrow while no one changes or truncates the file. An archive being read
+    // is not being written: `hrr-playback` documents that archives must not change while it runs, and a file that
+    // shrinks under the mapping ends the process with SIGBUS rather than corrupting memory.
+    unsafe { Mmap::map(&file) }.map(Some)
+}
+
+/// Reads a regular file that is no longer than `limit_bytes`.
+pub(crate) fn read(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit_bytes {
+        let reason = format!("it is longer than {limit_bytes} bytes, the most that is read of such a file");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn pipes_and_directories_are_refused_without_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name is a C string that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        for path in [&pipe, dir.path()] {
+            assert_eq!(map(path).unwrap_err().to_string(), "it is not a regular file");
+            assert!(read(path, 10).is_err());
+        }
+    }
+
+    #[test]
+    fn files_longer_than_the_limit_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "0123456789").unwrap();
+        assert_eq!(read(&path, 10).unwrap(), b"0123456789");
+        assert!(read(&path, 9).unwrap_err().to_string().contains("longer than 9 bytes"));
+        assert_eq!(map(&path).unwrap().unwrap().len(), 10);
+        std::fs::write(&path, "").unwrap();
+        assert!(map(&path).unwrap().is_none());
+    }
+}
