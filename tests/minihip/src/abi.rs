@@ -221,6 +221,25 @@ pub(crate) struct MemAllocationProp {
     pub(crate) usage: u16,
 }
 
+impl MemAllocationProp {
+    /// The same properties if they were written with the headers before HIP 6, which order the fields differently
+    /// (compression type, location, handle type, type, usage, handle data): there the first word is 0, here a type.
+    pub(crate) fn normalized(self) -> Self {
+        if self.kind != 0 {
+            return self;
+        }
+        Self {
+            kind: self.win32_handle_meta_data as i32,
+            requested_handle_type: self.location.id,
+            location: MemLocation { kind: self.requested_handle_type, id: self.location.kind },
+            win32_handle_meta_data: 0,
+            compression_type: 0,
+            gpu_direct_rdma_capable: 0,
+            usage: 0,
+        }
+    }
+}
+
 /// `hipPointerAttribute_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -339,4 +358,55 @@ pub(crate) struct ChannelFormatDesc {
     pub(crate) z: i32,
     pub(crate) w: i32,
     pub(crate) kind: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes as a C compiler gives them for the headers of HIP 7.1.
+    #[test]
+    fn sizes_are_the_headers() {
+        let found = [
+            size_of::<Memcpy3DParms>(),
+            size_of::<Memcpy3DPeerParms>(),
+            size_of::<Memcpy2D>(),
+            size_of::<DrvMemcpy3D>(),
+            size_of::<MemsetParams>(),
+            size_of::<KernelNodeParams>(),
+            size_of::<MemPoolProps>(),
+            size_of::<MemAllocNodeParams>(),
+            size_of::<MemAllocationProp>(),
+            size_of::<PointerAttributes>(),
+            size_of::<FuncAttributes>(),
+            size_of::<LaunchParams>(),
+            size_of::<FunctionLaunchParams>(),
+            size_of::<LaunchConfig>(),
+            size_of::<DrvLaunchConfig>(),
+            size_of::<GraphInstantiateParams>(),
+            size_of::<GraphNodeParams>(),
+            size_of::<BatchMemOpParams>(),
+        ];
+        assert_eq!(found, [160, 168, 128, 184, 48, 64, 88, 120, 32, 32, 56, 56, 56, 56, 56, 32, 256, 48]);
+        assert_eq!(std::mem::offset_of!(KernelNodeParams, kernel_params), 48);
+        assert_eq!(std::mem::offset_of!(BatchMemOpParams, flags), 24);
+    }
+
+    #[test]
+    fn allocation_properties_of_both_header_generations_mean_the_same() {
+        let location = MemLocation { kind: LOCATION_DEVICE, id: 3 };
+        let new = MemAllocationProp { kind: 1, requested_handle_type: 1, location, ..Default::default() };
+        // The old struct's words: compression 0, location (1, 3), handle type 1, type 1, usage 0.
+        let old = MemAllocationProp {
+            kind: 0,
+            requested_handle_type: 1,
+            location: MemLocation { kind: 3, id: 1 },
+            win32_handle_meta_data: 1,
+            ..Default::default()
+        };
+        for normalized in [new.normalized(), old.normalized()] {
+            assert_eq!((normalized.kind, normalized.requested_handle_type), (1, 1));
+            assert_eq!((normalized.location.kind, normalized.location.id), (LOCATION_DEVICE, 3));
+        }
+    }
 }

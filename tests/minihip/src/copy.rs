@@ -140,7 +140,7 @@ pub(crate) fn check(dst: usize, src: usize, shape: &Shape, kind: i32) -> HipResu
     }
     let dst_span = shape.span(shape.dst_pitch, shape.dst_slice)?;
     let src_span = shape.span(shape.src_pitch, shape.src_slice)?;
-    let inside = |side: Option<Allocation>, address, span| side.is_none_or(|allocation| allocation.covers(address, span));
+    let inside = |side: Option<Allocation>, address, span| side.is_none() || memory::find_range(address, span).is_some();
     if inside(sides.dst, dst, dst_span) && inside(sides.src, src, src_span) { Ok(sides) } else { Err(HipError::INVALID_VALUE) }
 }
 

@@ -104,8 +104,13 @@ impl Device {
         crate::pool::on_synchronize(self.index);
     }
 
-    /// Whether this device may access `other`'s memory by `hipDeviceEnablePeerAccess`.
-    pub(crate) fn has_peer(&self, other: usize) -> bool {
-        lock(&self.peers).contains_key(&other)
+    /// `hipDeviceReset`, after a synchronisation: memory and settings go. Handles stay valid, so that a program that
+    /// still destroys its streams and events finds them.
+    pub(crate) fn reset(&self) {
+        for allocation in self.live.drain() {
+            crate::pool::give_back(&allocation);
+        }
+        lock(&self.peers).clear();
+        lock(&self.limits).clear();
     }
 }

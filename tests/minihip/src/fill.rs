@@ -59,10 +59,7 @@ impl Fill {
             return Ok(());
         }
         let span = self.span_bytes().ok_or(HipError::INVALID_VALUE)?;
-        match memory::find(self.dst) {
-            Some(allocation) if allocation.covers(self.dst, span) => Ok(()),
-            _ => Err(HipError::INVALID_VALUE),
-        }
+        memory::find_range(self.dst, span).map(drop).ok_or(HipError::INVALID_VALUE)
     }
 
     /// Writes the pattern.

@@ -40,10 +40,10 @@ impl Heap {
     pub(crate) fn reserve(len_bytes: usize) -> Self {
         let mut len_bytes = len_bytes.next_multiple_of(CHUNK_BYTES);
         let base = loop {
-            // SAFETY: a fresh anonymous mapping at an address of the kernel's choice; it overlaps nothing.
+            // SAFETY: a fresh anonymous mapping; the address is a hint, the kernel takes another if it is not free.
             let address = unsafe {
                 libc::mmap(
-                    std::ptr::null_mut(),
+                    far_away() as *mut libc::c_void,
                     len_bytes + CHUNK_BYTES,
                     libc::PROT_READ | libc::PROT_WRITE,
                     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -174,6 +174,14 @@ impl State {
             self.bins.entry(size).or_default().push(address);
         }
     }
+}
+
+/// A random address in the wide middle of the address space: device memory of two processes is unlikely to overlap, so
+/// that one can map what another had at the same addresses.
+fn far_away() -> usize {
+    const LOWEST: usize = 0x1000_0000_0000;
+    const SPREAD: usize = 0x6000_0000_0000;
+    LOWEST + (random() as usize % SPREAD) / CHUNK_BYTES * CHUNK_BYTES
 }
 
 /// 64 random bits, from the kernel.

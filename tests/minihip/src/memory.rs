@@ -71,6 +71,11 @@ impl AllocationMap {
         if wanted(map.get(&base)?) { map.remove(&base) } else { None }
     }
 
+    /// Removes and returns all allocations.
+    pub(crate) fn drain(&self) -> Vec<Allocation> {
+        std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner)).into_values().collect()
+    }
+
     fn overlaps(&self, start: usize, len_bytes: usize) -> bool {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         map.range(..start.saturating_add(len_bytes)).next_back().is_some_and(|(base, allocation)| base + allocation.len_bytes > start)
@@ -121,6 +126,25 @@ pub(crate) fn find(address: usize) -> Option<Allocation> {
     foreign().find(address)
 }
 
+/// The allocation at `address` if the runtime knows all `len_bytes` from there; a range of mapped virtual memory may
+/// run over several mappings, all of them accessible.
+pub(crate) fn find_range(address: usize, len_bytes: usize) -> Option<Allocation> {
+    let first = find(address)?;
+    let end = address.checked_add(len_bytes)?;
+    let mut current = first;
+    while current.kind == MemoryKind::Virtual {
+        if current.flags == 0 {
+            return None;
+        }
+        let reached = current.base + current.len_bytes;
+        if reached >= end {
+            return Some(first);
+        }
+        current = find(reached).filter(|next| next.kind == MemoryKind::Virtual)?;
+    }
+    first.covers(address, len_bytes).then_some(first)
+}
+
 /// Allocates device memory.
 pub(crate) fn allocate_device(device: &Device, len_bytes: usize, flags: u32, pool: usize) -> HipResult<usize> {
     let base = device.heap.allocate(len_bytes)?;
@@ -133,10 +157,10 @@ pub(crate) fn forget_device(base: usize, wanted: impl Fn(&Allocation) -> bool) -
     devices().iter().find(|device| device.heap.contains(base))?.live.remove(base, wanted)
 }
 
-/// Makes a forgotten allocation live again, as part of pool `pool` (reuse of a pool's block).
-pub(crate) fn revive_device(allocation: Allocation, len_bytes: usize) {
+/// Makes a forgotten allocation's block a new allocation of `pool`.
+pub(crate) fn revive_device(allocation: Allocation, len_bytes: usize, pool: usize) {
     if let Some(device) = devices().get(allocation.device) {
-        device.live.insert(Allocation { len_bytes, id: next_id(), ..allocation });
+        device.live.insert(Allocation { len_bytes, pool, id: next_id(), ..allocation });
     }
 }
 
@@ -175,6 +199,13 @@ pub(crate) fn add_foreign(kind: MemoryKind, device: usize, base: usize, len_byte
     // Relaxed: see `find`.
     FOREIGN_COUNT.fetch_add(1, Ordering::Relaxed);
     Ok(())
+}
+
+/// Sets the flags of the range that starts at `base`.
+pub(crate) fn set_foreign_flags(base: usize, flags: u32) {
+    if let Some(allocation) = foreign().0.write().unwrap_or_else(PoisonError::into_inner).get_mut(&base) {
+        allocation.flags = flags;
+    }
 }
 
 /// Removes the range of the given kind that starts at `base`.

@@ -1,6 +1,7 @@
 //! The entry points, by HIP's own sections.
 
 mod capture;
+mod context;
 mod copy;
 mod device;
 mod event;
@@ -8,9 +9,13 @@ mod fill;
 mod graph;
 mod graph_exec;
 mod launch;
+mod library;
+mod lookup;
 mod memory;
 mod module;
+mod pool;
 mod stream;
+mod vmm;
 
 /// What the weak functions behind unimplemented names call (they are generated when the library is linked).
 ///

@@ -33,7 +33,7 @@ fn load_memory(out: Out<usize>, image: usize) -> HipResult {
 }
 
 /// One `hipFunction_attribute` of a kernel.
-fn function_attribute(kernel: &Kernel, attribute: i32) -> HipResult<i32> {
+pub(crate) fn function_attribute(kernel: &Kernel, attribute: i32) -> HipResult<i32> {
     Ok(match attribute {
         0 => properties::MAX_THREADS_PER_BLOCK as i32,
         1 => kernel.static_shared_bytes as i32,

@@ -66,7 +66,7 @@ fn priority_of(handle: usize, null: DefaultStream, out: Out<i32>) -> HipResult {
 }
 
 fn value_address(address: usize, width: ValueWidth) -> HipResult {
-    let known = memory::find(address).is_some_and(|allocation| allocation.covers(address, width.len_bytes()));
+    let known = memory::find_range(address, width.len_bytes()).is_some();
     if known && address.is_multiple_of(width.len_bytes()) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
 }
 
