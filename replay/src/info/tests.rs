@@ -10,7 +10,7 @@ use hrr_format::kernel_table::Kernel;
 use hrr_format::manifest::{Clock, ClockKind, Device, Runtime};
 use hrr_format::record::{BlobRef, NO_PARAM, Presence, SectionTag, marker};
 use hrr_format::record_builder::RecordBuilder;
-use hrr_format::stream_file::ContentsMode;
+use hrr_format::stream_file::{ContentsMode, HEADER_BYTES};
 use serde_json::Value;
 
 use super::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
@@ -355,5 +355,27 @@ fn every_row_of_the_catalogue_is_shown() {
         for param in api.params {
             assert!(text.contains(&format!("{}=", param.name)), "{text}");
         }
+    }
+}
+
+/// Whatever byte of a stream file or of the kernel table is wrong, what is printed ends and steers no terminal.
+#[test]
+fn any_wrong_byte_is_printed_or_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_process(dir.path(), 7);
+    for file in [stream_path(&path, 0), path.join(hrr_format::kernel_table::FILE)] {
+        let good = std::fs::read(&file).unwrap();
+        let start = if good.len() > HEADER_BYTES { HEADER_BYTES } else { 0 };
+        for at in start..good.len() {
+            let value = [0, good[at] ^ 0x11, 0xff][at % 3];
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            std::fs::write(&file, bytes).unwrap();
+            for output in [Output::Text, Output::Json] {
+                let (printed, _) = print(dir.path(), Calls::List, output);
+                assert!(printed.chars().all(|c| c == '\n' || !c.is_control()), "{at} {value}: {printed:?}");
+            }
+        }
+        std::fs::write(&file, good).unwrap();
     }
 }
