@@ -19,7 +19,11 @@ impl Chaos {
 
     /// An independent source for runner `number`.
     pub(crate) fn fork(&self, number: u64) -> Self {
-        if self.state == 0 { *self } else { Chaos { state: (self.state ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1 } }
+        if self.state == 0 {
+            *self
+        } else {
+            Chaos { state: (self.state ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1 }
+        }
     }
 
     /// Whether there are delays at all.

@@ -56,6 +56,11 @@ struct Arguments {
     #[arg(long, value_name = "POLICY", default_value = "auto", help_heading = "Replay")]
     pin: PinPolicy,
 
+    /// Host memory for plan and staging in MiB: a smaller archive is prepared whole before the clock starts [default: a
+    /// quarter of the machine's memory]
+    #[arg(long, value_name = "MIB", help_heading = "Replay")]
+    memory_budget: Option<u64>,
+
     /// Go on after a call that fails, and count it
     #[arg(long, help_heading = "Replay")]
     continue_on_error: bool,
@@ -135,6 +140,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         pin: arguments.pin.clone(),
         watchdog: (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms)),
         continue_on_error: arguments.continue_on_error,
+        budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
@@ -157,6 +163,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
+/// A quarter of the machine's memory.
+fn default_budget_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0)).max(4 << 30) / 4
+}
+
 fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let options = InfoOptions {
         calls: if arguments.events { Calls::List } else { Calls::Total },
@@ -177,11 +190,8 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
 }
 
 fn print_version(hip_lib: Option<&Path>) {
-    let mut text = format!(
-        "hrr-playback {}\narchive format {}\n",
-        env!("CARGO_PKG_VERSION"),
-        hrr_format::stream_file::VERSION
-    );
+    let mut text =
+        format!("hrr-playback {}\narchive format {}\n", env!("CARGO_PKG_VERSION"), hrr_format::stream_file::VERSION);
     match Runtime::load(hip_lib) {
         Ok(runtime) => text.push_str(&format!("HIP runtime {} ({})\n", runtime.version(), runtime.path().display())),
         Err(_) => text.push_str("HIP runtime none found\n"),

@@ -11,10 +11,11 @@ use hrr_format::hip_error;
 
 use crate::chaos::Chaos;
 use crate::compare::{Tolerance, ToleranceError};
+use crate::instruction::{Chunk, Wait};
 use crate::mutation::Mutation;
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
-use crate::plan::{Assignment, PlanSettings, Planner};
+use crate::plan::{Assignment, Delivery, PlanSettings, Planned, Planner};
 use crate::run::watchdog::{self, Stuck};
 use crate::run::worker::Settings;
 use crate::run::{Failure, FailureKind, Sequence, Shared, start};
@@ -35,6 +36,9 @@ pub struct ReplayOptions {
     pub watchdog: Option<Duration>,
     /// Whether to go on after a failed call.
     pub continue_on_error: bool,
+    /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
+    /// before the clock starts, a larger one while the replay runs.
+    pub budget_bytes: u64,
 }
 
 /// Why a replay could not be made.
@@ -139,6 +143,8 @@ pub struct Prepared<'a> {
     pub workers: usize,
     /// Calls in the archive.
     pub events: u64,
+    /// Whether the archive is planned and staged while it runs, because it exceeds the memory budget.
+    pub windowed: bool,
     /// Planning and staging took this long.
     pub setup: Duration,
 }
@@ -171,13 +177,16 @@ pub fn replay(
     let workers = assignment.workers;
     let multiplexed = assignment.multiplexed();
     let lanes = assignment.worker_of.len();
-    let planner = Planner::new(PlanSettings {
+    let (checks, on_check) = crossbeam::channel::unbounded();
+    let mut planner = Planner::new(PlanSettings {
         archive,
         runtime,
         assignment,
         order: options.order,
         mutation,
         device_count,
+        budget_bytes: options.budget_bytes,
+        checks,
     });
     let mut inboxes = Vec::new();
     let mut sequences = Vec::new();
@@ -186,24 +195,8 @@ pub fn replay(
         inboxes.push(sender);
         sequences.push(Box::new(Sequence::new(worker as u32, receiver)));
     }
-    let mut plan_bytes = 0;
-    let (planned, memory) = planner.run(|worker, chunk| {
-        plan_bytes += chunk.size_bytes();
-        // The receiver is in `sequences` until the run begins.
-        let _ = inboxes[worker].send(chunk);
-    })?;
-    drop(inboxes);
-    tracing::info!(
-        plan_bytes,
-        slots = planned.slots,
-        waits = planned.waits,
-        events = planned.events,
-        "planned"
-    );
-
-    let device = planned.devices.first().copied().unwrap_or(0);
-    let devices = planned.devices.iter().map(|&device| (device, runtime.device_info(device).name)).collect();
-    let info = runtime.device_info(device);
+    // Placement wants a device before anything is planned; a thread starts on device 0.
+    let info = runtime.device_info(0);
     let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
     let placement = topology::place(&options.pin, bus_id, workers);
     let (shared, ended) = start(Settings {
@@ -214,24 +207,55 @@ pub fn replay(
         cores: placement.cores.clone(),
         chaos: Chaos::from_env(),
     });
-    let spares = if multiplexed { (lanes - workers).min(workers) } else { 0 };
-    shared.prepare_spares(workers + spares);
-    let setup = planning.elapsed();
-    on_prepared(&Prepared { runtime, devices, workers, events: planned.events, setup });
-
     let validation = Validation {
         archive,
-        checks: &planned.checks,
+        checks: on_check,
         tolerance,
         divergence,
         unordered: options.order == OrderMode::Program && lanes > 1,
     };
     let over = AtomicBool::new(false);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let run = std::thread::scope(|scope| {
-        // Checks run beside the workers where there are cores to spare, and after them where there are not.
-        let beside = (workers < cores).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
-        let run = execute(&shared, &ended, sequences, &planned.lane_totals, &planned.devices, options.watchdog);
+    let (ready, on_ready) = crossbeam::channel::bounded(1);
+
+    let result = std::thread::scope(|scope| {
+        let planner = &mut planner;
+        let mut delivery = ToWorkers { inboxes, ready: ready.clone(), shared: Arc::clone(&shared) };
+        let plan = scope.spawn(move || {
+            let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
+            planner.no_more_checks();
+            let _ = ready.try_send(Ready::Whole);
+            result
+        });
+        let (part_devices, plan) = match on_ready.recv() {
+            Ok(Ready::Part { devices }) => (Some(devices), Err(plan)),
+            // Planned whole: a call that cannot be replayed is refused before any call is issued.
+            _ => (None, Ok(joined(plan)?)),
+        };
+        let windowed = part_devices.is_some();
+        let devices = match &plan {
+            Ok(planned) => planned.devices.clone(),
+            Err(_) => part_devices.unwrap_or_default(),
+        };
+        let spares = if multiplexed { (lanes - workers).min(workers) } else { 0 };
+        shared.prepare_spares(workers + spares);
+        let setup = planning.elapsed();
+        on_prepared(&Prepared {
+            runtime,
+            devices: devices.iter().map(|&device| (device, runtime.device_info(device).name)).collect(),
+            workers,
+            events: plan.as_ref().map_or(archive.manifest().event_count, |planned| planned.events),
+            windowed,
+            setup,
+        });
+        // Checks run beside the workers where there are cores to spare, or where memory waits for them; else afterwards.
+        let beside = (workers < cores || windowed).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
+        let mut plan = Some(plan);
+        let (run, planned) = execute(&shared, &ended, sequences, options.watchdog, || match plan.take() {
+            Some(Ok(planned)) => Ok(planned),
+            Some(Err(thread)) => joined(thread),
+            None => Ok(Planned::default()),
+        });
         // Release: pairs with the validator's Acquire.
         over.store(true, Ordering::Release);
         let verdict = match beside {
@@ -239,17 +263,22 @@ pub fn replay(
             None if run.stuck.is_none() => validation.run(&shared.progress, &over),
             None => Verdict::default(),
         };
-        (run, verdict)
+        Ok::<_, ReplayError>((run, planned, verdict, setup))
     });
-    let (run, verdict) = run;
+    let (run, planned, verdict, setup) = match result {
+        Ok(result) => result,
+        Err(error) => return Err(error),
+    };
+    let staged_bytes = planner.host.peak_bytes();
+    if run.abandoned {
+        // Threads may still be in the runtime with addresses of this memory: it must stay.
+        std::mem::forget(planner);
+    }
+    let planned = planned?;
+    tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
 
     let failures = std::mem::take(&mut *shared.failures.lock().unwrap_or_else(PoisonError::into_inner));
     let thread_of = |lane: u32| archive.streams().get(lane as usize).map_or(lane, |stream| stream.header().thread);
-    let staged_bytes = memory.host.totals();
-    if run.abandoned {
-        // Threads may still be in the runtime with addresses of this memory: it must stay.
-        std::mem::forget(memory);
-    }
     Ok(Outcome {
         wall: run.wall,
         setup,
@@ -276,6 +305,53 @@ pub fn replay(
     })
 }
 
+/// How far planning has come when the run may begin.
+enum Ready {
+    /// Everything is planned.
+    Whole,
+    /// The memory budget is used up; the rest is planned while the run goes on.
+    Part { devices: Vec<i32> },
+}
+
+/// Carries the planner's chunks to the workers.
+struct ToWorkers {
+    inboxes: Vec<crossbeam::channel::Sender<Arc<Chunk>>>,
+    ready: crossbeam::channel::Sender<Ready>,
+    shared: Arc<Shared>,
+}
+
+impl Delivery for ToWorkers {
+    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
+        // A worker that was stopped takes no more.
+        let _ = self.inboxes[worker].send(chunk);
+    }
+
+    fn part_ready(&mut self, devices: &[i32]) {
+        // Only the first is waited for.
+        let _ = self.ready.try_send(Ready::Part { devices: devices.to_vec() });
+    }
+
+    fn done(&self, wait: Wait) -> bool {
+        self.shared.progress.done(wait.lane) >= wait.count
+    }
+
+    fn moved(&self) -> u64 {
+        self.shared.progress.total()
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.progress.stopped()
+    }
+}
+
+fn joined(plan: std::thread::ScopedJoinHandle<'_, Result<Planned, PlanError>>) -> Result<Planned, ReplayError> {
+    match plan.join() {
+        Ok(result) => Ok(result?),
+        // A panic in planning is a fault of ours: let it surface where it can be seen.
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
 /// What the timed section came to.
 struct Run {
     wall: Duration,
@@ -283,15 +359,14 @@ struct Run {
     stuck: Option<Vec<Stuck>>,
 }
 
-/// The timed section.
+/// The timed section. `plan` gives what was planned once the workers have come to its end.
 fn execute(
     shared: &Arc<Shared>,
     ended: &crossbeam::channel::Receiver<u32>,
     sequences: Vec<Box<Sequence>>,
-    totals: &[u64],
-    devices: &[i32],
     limit: Option<Duration>,
-) -> Run {
+    mut plan: impl FnMut() -> Result<Planned, ReplayError>,
+) -> (Run, Result<Planned, ReplayError>) {
     let (done, on_done) = crossbeam::channel::bounded::<()>(1);
     let (fired, on_fired) = crossbeam::channel::bounded::<Vec<Stuck>>(1);
     if let Some(limit) = limit {
@@ -316,15 +391,23 @@ fn execute(
     };
     for _ in 0..workers {
         crossbeam::select! {
-            recv(ended) -> worker => if worker.is_err() { return stop(None); },
-            recv(on_fired) -> stuck => return stop(stuck.ok()),
+            recv(ended) -> worker => if worker.is_err() { return (stop(None), plan()); },
+            recv(on_fired) -> stuck => return (stop(stuck.ok()), plan()),
         }
     }
+    let planned = match plan() {
+        Ok(planned) => planned,
+        Err(error) => {
+            shared.progress.stop();
+            let abandoned = !runners_idle(shared);
+            return (Run { wall: begun.elapsed(), abandoned, stuck: None }, Err(error));
+        }
+    };
     // Blocking calls that were handed off may still be on their way.
-    for (lane, &total) in totals.iter().enumerate() {
+    for (lane, &total) in planned.lane_totals.iter().enumerate() {
         while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
             if let Ok(stuck) = on_fired.try_recv() {
-                return stop(Some(stuck));
+                return (stop(Some(stuck)), Ok(planned));
             }
             std::thread::yield_now();
         }
@@ -332,12 +415,12 @@ fn execute(
     if shared.progress.stopped() {
         let wall = begun.elapsed();
         let abandoned = !runners_idle(shared);
-        return Run { wall, abandoned, stuck: None };
+        return (Run { wall, abandoned, stuck: None }, Ok(planned));
     }
     // The timed section ends when the devices are idle. In a thread of its own, so that the watchdog can end the wait.
     let (idle, on_idle) = crossbeam::channel::bounded(1);
     {
-        let (runtime, devices) = (Arc::clone(&shared.runtime), devices.to_vec());
+        let (runtime, devices) = (Arc::clone(&shared.runtime), planned.devices.clone());
         std::thread::spawn(move || {
             for device in devices {
                 if runtime.set_device(device).is_ok() {
@@ -353,13 +436,13 @@ fn execute(
         recv(deadline) -> _ => {
             let id = hrr_format::catalogue::Api::by_name("hipDeviceSynchronize").map_or(0, |api| api.id);
             let stuck = Stuck { event: 0, lane: 0, api: id, in_call: true, stuck_for: limit.unwrap_or_default() };
-            return stop(Some(vec![stuck]));
+            return (stop(Some(vec![stuck])), Ok(planned));
         }
     }
     let wall = begun.elapsed();
     drop(done);
     shared.dismiss();
-    Run { wall, abandoned: false, stuck: None }
+    (Run { wall, abandoned: false, stuck: None }, Ok(planned))
 }
 
 /// Waits a while for every runner to leave the runtime.

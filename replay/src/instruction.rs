@@ -5,6 +5,8 @@
 //! edges, store slot values into the words that need them, call, store what the call created into slots.
 
 use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::slots::Slot;
 use crate::thunk::Thunk;
@@ -124,6 +126,31 @@ pub(crate) struct Chunk {
     pub(crate) outputs: Vec<Output>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) memory: DataMemory,
+    /// Counts the plan memory in use; set when the chunk is delivered.
+    pub(crate) account: Option<Account>,
+}
+
+/// A chunk's share of the plan memory in use, taken off when the chunk is dropped.
+#[derive(Debug)]
+pub(crate) struct Account {
+    total_bytes: Arc<AtomicU64>,
+    share_bytes: u64,
+}
+
+impl Account {
+    /// Adds a share to the total.
+    pub(crate) fn open(total_bytes: &Arc<AtomicU64>, share_bytes: u64) -> Self {
+        // Relaxed: a bound on memory, not an order.
+        total_bytes.fetch_add(share_bytes, Ordering::Relaxed);
+        Account { total_bytes: Arc::clone(total_bytes), share_bytes }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        self.total_bytes.fetch_sub(self.share_bytes, Ordering::Relaxed);
+    }
 }
 
 impl Chunk {

@@ -64,7 +64,8 @@ impl SlotTable {
     }
 
     /// Number of slots handed out.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.blocks.len().saturating_sub(1) * BLOCK_SLOTS + self.used_in_last
     }
 }

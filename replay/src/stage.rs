@@ -4,7 +4,9 @@
 //! Memory the program had pinned is pinned here too (`hipHostMalloc`), memory it had not stays pageable, so that the
 //! runtime takes the same path as it did for the program. Sources with the same contents share one place.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -12,6 +14,7 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::blob_store::BlobError;
 
+use crate::instruction::Wait;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
@@ -121,7 +124,9 @@ pub enum StageError {
     #[error(transparent)]
     Blob(#[from] BlobError),
     /// The archive has no contents where it says it has.
-    #[error("blob {blob} is missing from the archive: it was recorded by a process that ended before it was written; the replay cannot go past it")]
+    #[error(
+        "blob {blob} is missing from the archive: it was recorded by a process that ended before it was written; the replay cannot go past it"
+    )]
     Missing {
         /// The blob's number.
         blob: u64,
@@ -145,13 +150,35 @@ pub enum StageError {
 }
 
 /// All host memory of a replay.
+///
+/// Memory for copies belongs to the current *window* of the plan and is given back window by window, once the copies
+/// that use it are complete and the results in it have been compared. Everything else stays to the end.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     runtime: Arc<Runtime>,
-    pinned: Arena,
-    pageable: Arena,
+    lasting: Arena,
+    /// Windows whose memory is in use, oldest first.
+    windows: VecDeque<Window>,
+    next_window: u64,
     sources: FxHashMap<([u8; 32], HostKind, Shape), Address>,
     jobs: Vec<Job>,
+    /// Pinned blocks of standard size that are free: pinning is slow.
+    spare_pinned: Vec<Address>,
+    /// Most bytes in use at once, pinned and pageable.
+    peak_bytes: (u64, u64),
+    in_use_bytes: (u64, u64),
+}
+
+/// Memory of one window.
+#[derive(Debug)]
+struct Window {
+    number: u64,
+    pinned: Arena,
+    pageable: Arena,
+    /// Calls that must have returned before the memory is free.
+    release: Vec<Wait>,
+    /// Results in it that are still to be compared.
+    unchecked: Arc<AtomicUsize>,
 }
 
 /// Bump-allocated host memory.
@@ -159,49 +186,173 @@ pub(crate) struct HostMemory {
 struct Arena {
     blocks: Vec<(Address, usize)>,
     used_in_last: usize,
-    total_bytes: u64,
+}
+
+impl Arena {
+    /// Room for `len` bytes in the last block, or in one that `block` makes.
+    fn take(
+        &mut self,
+        len: usize,
+        block: impl FnOnce(usize) -> Result<*mut u8, StageError>,
+    ) -> Result<(*mut u8, usize), StageError> {
+        let room = self.blocks.last().map_or(0, |(_, size)| size - self.used_in_last);
+        let mut grown = 0;
+        if room < len || self.blocks.is_empty() {
+            let size = len.max(BLOCK_BYTES);
+            self.blocks.push((Address(block(size)?), size));
+            self.used_in_last = 0;
+            grown = size;
+        }
+        let (block, _) = *self.blocks.last().ok_or(StageError::TooLarge { bytes: len as u64 })?;
+        // SAFETY: `used_in_last + len` is within the block, by the check above.
+        let place = unsafe { block.0.add(self.used_in_last) };
+        self.used_in_last += len;
+        Ok((place, grown))
+    }
 }
 
 impl HostMemory {
     /// No memory yet.
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        HostMemory {
+        let mut memory = HostMemory {
             runtime,
-            pinned: Arena::default(),
-            pageable: Arena::default(),
+            lasting: Arena::default(),
+            windows: VecDeque::new(),
+            next_window: 0,
             sources: FxHashMap::default(),
             jobs: Vec::new(),
+            spare_pinned: Vec::new(),
+            peak_bytes: (0, 0),
+            in_use_bytes: (0, 0),
+        };
+        memory.open_window();
+        memory
+    }
+
+    /// Begins the next window and returns the number of the one that ends.
+    pub(crate) fn open_window(&mut self) -> u64 {
+        let number = self.next_window;
+        self.next_window += 1;
+        // Sources are shared within a window only: an older window's memory may go at any time.
+        self.sources.clear();
+        self.windows.push_back(Window {
+            number,
+            pinned: Arena::default(),
+            pageable: Arena::default(),
+            release: Vec::new(),
+            unchecked: Arc::new(AtomicUsize::new(0)),
+        });
+        number.saturating_sub(1)
+    }
+
+    /// The current window.
+    pub(crate) fn window(&self) -> u64 {
+        self.next_window - 1
+    }
+
+    /// Counts the results of the current window that are still to be compared.
+    pub(crate) fn unchecked(&self) -> Arc<AtomicUsize> {
+        match self.windows.back() {
+            Some(window) => Arc::clone(&window.unchecked),
+            None => Arc::default(),
         }
     }
 
-    /// A place of `len_bytes`, its contents undefined until written.
+    /// Keeps a window's memory until `wait` holds.
+    pub(crate) fn keep_until(&mut self, window: u64, wait: Wait) {
+        if let Some(window) = self.windows.iter_mut().find(|known| known.number == window) {
+            match window.release.iter_mut().find(|known| known.lane == wait.lane) {
+                Some(known) => known.count = known.count.max(wait.count),
+                None => window.release.push(wait),
+            }
+        }
+    }
+
+    /// Gives back the memory of all windows that have ended, are covered, and whose users are done.
+    pub(crate) fn reclaim(&mut self, covered: impl Fn(u64) -> bool, done: impl Fn(Wait) -> bool) {
+        let current = self.window();
+        let mut kept = VecDeque::with_capacity(self.windows.len());
+        for window in std::mem::take(&mut self.windows) {
+            // Acquire: pairs with the validator's Release decrement, after its last look at the memory.
+            let free = window.number != current
+                && covered(window.number)
+                && window.release.iter().all(|&wait| done(wait))
+                && window.unchecked.load(Ordering::Acquire) == 0;
+            if free {
+                self.give_back(window);
+            } else {
+                kept.push_back(window);
+            }
+        }
+        self.windows = kept;
+    }
+
+    fn give_back(&mut self, window: Window) {
+        for (block, size) in window.pinned.blocks {
+            self.in_use_bytes.0 -= size as u64;
+            if size == BLOCK_BYTES {
+                self.spare_pinned.push(block);
+            } else {
+                // SAFETY: the block came from `host_malloc`; the copies that used it are complete.
+                unsafe { self.runtime.host_free(block.0) };
+            }
+        }
+        for (block, size) in window.pageable.blocks {
+            self.in_use_bytes.1 -= size as u64;
+            // SAFETY: the block is a mapping of this size made by `map_anonymous`; nobody uses it any more.
+            unsafe { libc::munmap(block.0.cast(), size) };
+        }
+    }
+
+    /// Bytes staged in the current window.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        self.windows.back().map_or(0, |window| {
+            window.pinned.blocks.iter().chain(&window.pageable.blocks).map(|(_, size)| *size as u64).sum()
+        })
+    }
+
+    /// Bytes staged and not given back.
+    pub(crate) fn in_use_bytes(&self) -> u64 {
+        self.in_use_bytes.0 + self.in_use_bytes.1
+    }
+
+    /// A place of `len_bytes` in the current window, its contents undefined until written.
     ///
     /// # Errors
     /// Where there is no such memory.
     pub(crate) fn place(&mut self, kind: HostKind, len_bytes: u64) -> Result<*mut u8, StageError> {
-        let len = usize::try_from(len_bytes).map_err(|_| StageError::TooLarge { bytes: len_bytes })?;
-        let len = len.checked_next_multiple_of(ALIGN_BYTES).ok_or(StageError::TooLarge { bytes: len_bytes })?;
-        let len = len.max(ALIGN_BYTES);
-        let arena = match kind {
-            HostKind::Pinned => &mut self.pinned,
-            HostKind::Pageable => &mut self.pageable,
+        let len = rounded(len_bytes)?;
+        let too_large = StageError::TooLarge { bytes: len_bytes };
+        let Some(window) = self.windows.back_mut() else { return Err(too_large) };
+        let place = match kind {
+            HostKind::Pinned => {
+                let (spare, runtime) = (&mut self.spare_pinned, &self.runtime);
+                let (place, grown) =
+                    window.pinned.take(len, |size| match (size == BLOCK_BYTES).then(|| spare.pop()).flatten() {
+                        Some(block) => Ok(block.0),
+                        None => Ok(runtime.host_malloc(size)?),
+                    })?;
+                self.in_use_bytes.0 += grown as u64;
+                place
+            }
+            HostKind::Pageable => {
+                let (place, grown) = window.pageable.take(len, |size| map_anonymous(size).ok_or(too_large))?;
+                self.in_use_bytes.1 += grown as u64;
+                place
+            }
         };
-        let room = arena.blocks.last().map_or(0, |(_, size)| size - arena.used_in_last);
-        if room < len {
-            let size = len.max(BLOCK_BYTES);
-            let block = match kind {
-                HostKind::Pinned => self.runtime.host_malloc(size)?,
-                HostKind::Pageable => map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes })?,
-            };
-            arena.blocks.push((Address(block), size));
-            arena.used_in_last = 0;
-        }
-        let (block, _) = *arena.blocks.last().ok_or(StageError::TooLarge { bytes: len_bytes })?;
-        // SAFETY: `used_in_last + len` is within the block, by the check above.
-        let place = unsafe { block.0.add(arena.used_in_last) };
-        arena.used_in_last += len;
-        arena.total_bytes += len as u64;
+        self.peak_bytes = (self.peak_bytes.0.max(self.in_use_bytes.0), self.peak_bytes.1.max(self.in_use_bytes.1));
         Ok(place)
+    }
+
+    /// A pageable place that stays to the end.
+    ///
+    /// # Errors
+    /// Where there is no such memory.
+    pub(crate) fn lasting_place(&mut self, len_bytes: u64) -> Result<*mut u8, StageError> {
+        let len = rounded(len_bytes)?;
+        let make = |size| map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes });
+        Ok(self.lasting.take(len, make)?.0)
     }
 
     /// A place that holds the contents of a blob, in this shape, once [`Self::fill`] has run.
@@ -235,11 +386,7 @@ impl HostMemory {
             let contents = archive.blobs().get(job.blob)?.ok_or(StageError::Missing { blob: job.blob })?;
             let wanted_bytes = job.shape.packed_bytes().unwrap_or(u64::MAX);
             if contents.len() as u64 != wanted_bytes {
-                return Err(StageError::Length {
-                    blob: job.blob,
-                    found_bytes: contents.len() as u64,
-                    wanted_bytes,
-                });
+                return Err(StageError::Length { blob: job.blob, found_bytes: contents.len() as u64, wanted_bytes });
             }
             // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that reads it is
             // issued before `fill` has returned.
@@ -248,24 +395,34 @@ impl HostMemory {
         })
     }
 
-    /// Bytes handed out, pinned and pageable.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        (self.pinned.total_bytes, self.pageable.total_bytes)
+    /// Most bytes that were in use at once, pinned and pageable.
+    pub(crate) fn peak_bytes(&self) -> (u64, u64) {
+        self.peak_bytes
     }
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        for (block, _) in self.pinned.blocks.drain(..) {
-            // SAFETY: the block came from `host_malloc`. Replay drops this only after every worker has ended and the devices
-            // are idle; otherwise it leaks it by ending the process.
+        // Replay drops this only after every worker has ended and the devices are idle; otherwise it leaks it by ending the
+        // process.
+        for window in std::mem::take(&mut self.windows) {
+            self.give_back(window);
+        }
+        for block in self.spare_pinned.drain(..) {
+            // SAFETY: the block came from `host_malloc`, and nobody uses it any more, as above.
             unsafe { self.runtime.host_free(block.0) };
         }
-        for (block, size) in self.pageable.blocks.drain(..) {
+        for (block, size) in self.lasting.blocks.drain(..) {
             // SAFETY: the block is a mapping of this size made by `map_anonymous`, used by nobody any more, as above.
             unsafe { libc::munmap(block.0.cast(), size) };
         }
     }
+}
+
+fn rounded(len_bytes: u64) -> Result<usize, StageError> {
+    let too_large = || StageError::TooLarge { bytes: len_bytes };
+    let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
+    Ok(len.checked_next_multiple_of(ALIGN_BYTES).ok_or_else(too_large)?.max(ALIGN_BYTES))
 }
 
 fn map_anonymous(len_bytes: usize) -> Option<*mut u8> {

@@ -24,7 +24,11 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
     let _ = writeln!(text, "[HRR] Contents: {contents}");
     let _ = writeln!(text, "[HRR] Threads : {} captured", archive.streams().len());
     let devices: Vec<String> = prepared.devices.iter().map(|(ordinal, name)| format!("{ordinal}: {name}")).collect();
-    let _ = writeln!(text, "[HRR] Device  : {}", if devices.is_empty() { "none used".to_owned() } else { devices.join(", ") });
+    let _ = writeln!(
+        text,
+        "[HRR] Device  : {}",
+        if devices.is_empty() { "none used".to_owned() } else { devices.join(", ") }
+    );
     let version = prepared.runtime.version();
     let _ = writeln!(
         text,
@@ -41,7 +45,12 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
         if workers == 1 { "" } else { "s" },
         options.order.as_str()
     );
-    let _ = writeln!(text, "[HRR] Set-up  : {:.1} ms (planned and staged)", prepared.setup.as_secs_f64() * 1e3);
+    let extent = if prepared.windowed {
+        "planned and staged as far as --memory-budget allows; the rest follows while it runs"
+    } else {
+        "planned and staged whole"
+    };
+    let _ = writeln!(text, "[HRR] Set-up  : {:.1} ms ({extent})", prepared.setup.as_secs_f64() * 1e3);
     text
 }
 
@@ -77,14 +86,23 @@ pub fn summary(outcome: &Outcome) -> String {
         outcome.failures_not_reissued,
         &format!("Not reissued  : {} recorded failures that could succeed now", outcome.failures_not_reissued),
     );
-    counted(outcome.in_flight, &format!("In flight     : {} calls had not returned when the archive ended", outcome.in_flight));
+    counted(
+        outcome.in_flight,
+        &format!("In flight     : {} calls had not returned when the archive ended", outcome.in_flight),
+    );
     counted(
         outcome.unordered,
-        &format!("Unordered     : {} pairs of calls overlapped on one stream; issued in order of entry", outcome.unordered),
+        &format!(
+            "Unordered     : {} pairs of calls overlapped on one stream; issued in order of entry",
+            outcome.unordered
+        ),
     );
     counted(
         outcome.untranslated,
-        &format!("Untranslated  : {} kernel pointer arguments lie in no live allocation; passed as null", outcome.untranslated),
+        &format!(
+            "Untranslated  : {} kernel pointer arguments lie in no live allocation; passed as null",
+            outcome.untranslated
+        ),
     );
     counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
     if outcome.all_skipped() {

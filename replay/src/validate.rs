@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crossbeam::channel::Receiver;
+
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
@@ -80,7 +82,8 @@ impl Divergence {
 /// What checks are made by.
 pub(crate) struct Validation<'a> {
     pub(crate) archive: &'a Archive,
-    pub(crate) checks: &'a [Check],
+    /// Results as they become visible; ends when planning does.
+    pub(crate) checks: Receiver<Check>,
     pub(crate) tolerance: Tolerance,
     pub(crate) divergence: Divergence,
     /// Whether a difference proves nothing, because the order of calls was not kept.
@@ -92,7 +95,7 @@ impl Validation<'_> {
     pub(crate) fn run(&self, progress: &Progress, over: &AtomicBool) -> Verdict {
         let mut verdict = Verdict::default();
         let mut buffer = Vec::new();
-        for check in self.checks {
+        while let Ok(check) = self.checks.recv() {
             let Some(ready) = check.ready else {
                 verdict.skip("the program never saw it");
                 continue;
@@ -105,7 +108,9 @@ impl Validation<'_> {
                 verdict.skip("the replay ended before it");
                 continue;
             }
-            self.check(check, &mut buffer, &mut verdict);
+            self.check(&check, &mut buffer, &mut verdict);
+            // Release: pairs with the planner's Acquire before it gives the memory back.
+            check.unchecked.fetch_sub(1, Ordering::Release);
             let attempts = verdict.passed() + verdict.failed;
             let d = self.divergence;
             if d.fraction > 0.0

@@ -28,7 +28,9 @@ pub enum Refusal {
     #[error("is not known to this build; use an hrr-playback at least as new as the recorder")]
     UnknownApi,
     /// The record does not fit the catalogue.
-    #[error("was recorded with {found} argument words where this build expects {expected}; use the hrr-playback of the recorder's version")]
+    #[error(
+        "was recorded with {found} argument words where this build expects {expected}; use the hrr-playback of the recorder's version"
+    )]
     Words {
         /// Words in the record.
         found: usize,
@@ -75,13 +77,17 @@ pub enum Refusal {
         what: &'static str,
     },
     /// A kernel's arguments cannot be laid out.
-    #[error("launches kernel {kernel:?}, whose argument layout was unknown at capture (no AMDGPU metadata in its code object)")]
+    #[error(
+        "launches kernel {kernel:?}, whose argument layout was unknown at capture (no AMDGPU metadata in its code object)"
+    )]
     Signature {
         /// The kernel's name, if known.
         kernel: String,
     },
     /// A record's section does not have the size its parameter has.
-    #[error("has {found_bytes} bytes recorded for parameter {param} where {expected_bytes} are needed; the archive is damaged")]
+    #[error(
+        "has {found_bytes} bytes recorded for parameter {param} where {expected_bytes} are needed; the archive is damaged"
+    )]
     Section {
         /// The parameter's name.
         param: &'static str,

@@ -130,7 +130,9 @@ impl<'a> Planner<'a> {
             // arguments point into.
             (Some(inside), Some(end)) => {
                 let points_into = |base: u64, size: u64| {
-                    all.chunks_exact(8).map(|word| word_at(word, 0)).any(|word| word != address && word.wrapping_sub(base) < size)
+                    all.chunks_exact(8)
+                        .map(|word| word_at(word, 0))
+                        .any(|word| word != address && word.wrapping_sub(base) < size)
                 };
                 let (next, previous) = (inside.allocation, end.allocation);
                 let previous_used = points_into(previous.base, previous.size_bytes);

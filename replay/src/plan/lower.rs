@@ -37,6 +37,8 @@ pub(crate) struct Lowering {
     pub(crate) definitions: Vec<Definition>,
     /// The live address of D2H results, by blob number, waiting for their observation.
     pub(crate) results: Vec<(u64, usize, Shape)>,
+    /// Whether the call uses staged memory.
+    pub(crate) stages: bool,
 }
 
 /// Where the sizes of a record's parameters come from.
@@ -190,12 +192,16 @@ impl<'a> Planner<'a> {
                         }
                     }
                 }
-                Role::NewDevice(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device),
+                Role::NewDevice(size) => {
+                    self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device)
+                }
                 Role::NewHost(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Pinned),
                 Role::NewManaged(size) => {
                     self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Managed);
                 }
-                Role::NewPitched(size) => self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device),
+                Role::NewPitched(size) => {
+                    self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Device)
+                }
                 Role::NewRange(size) => {
                     self.lower_new_memory(call, chunk, draft, lowering, number, size, Space::Reserved);
                 }
@@ -306,7 +312,10 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "as above, with the chunk and the waits of a stream made on the spot")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "as above, with the chunk and the waits of a stream made on the spot"
+    )]
     fn lower_stream(
         &mut self,
         call: &Call<'_>,
@@ -356,8 +365,7 @@ impl<'a> Planner<'a> {
             lowering.facts.uses.push((handle.object, Use::Reads));
             return;
         }
-        let stream =
-            (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
+        let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
         let handle = self.objects.new_handle(stream);
         draft.output(cell, handle.slot);
         lowering.facts.creates.push(handle.object);
@@ -403,6 +411,7 @@ impl<'a> Planner<'a> {
             let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
             let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
             draft.set(param.word, source as u64);
+            lowering.stages = true;
             return Ok(());
         }
         if let Some(section) = call.record.section(SectionTag::BlobOut, number) {
@@ -412,6 +421,7 @@ impl<'a> Planner<'a> {
             let place = self.host.place(self.host_kind(value), span)?;
             draft.set(param.word, place as u64);
             lowering.results.push((blob, place as usize, shape));
+            lowering.stages = true;
             return Ok(());
         }
         if let Some(place) = self.objects.memory.find(value) {
@@ -572,7 +582,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let size_bytes = self.size_of(call, size).unwrap_or(0);
-        let place = self.host.place(HostKind::Pageable, size_bytes.saturating_add(2 * PAGE_BYTES))? as u64;
+        let place = self.host.lasting_place(size_bytes.saturating_add(2 * PAGE_BYTES))? as u64;
         // The same offset in its page as the program's memory had.
         let address = place.next_multiple_of(PAGE_BYTES) + value % PAGE_BYTES;
         draft.set(param.word, address);
@@ -684,8 +694,7 @@ impl<'a> Planner<'a> {
                     Ok(None) => write(poison_address()),
                     Err(_) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
                         let len_bytes = super::special::struct_copy_bytes(call.api, element);
-                        let len_bytes =
-                            len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
+                        let len_bytes = len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
                         write(self.shadow(value, len_bytes)? as u64);
                     }
                     Err(refusal) => return Err(refusal),
@@ -732,7 +741,7 @@ impl<'a> Planner<'a> {
                 return Ok(unsafe { (*place as *mut u8).add(offset as usize) });
             }
         }
-        let place = self.host.place(HostKind::Pageable, len_bytes)?;
+        let place = self.host.lasting_place(len_bytes)?;
         self.shadows.insert(address, (len_bytes, place as usize));
         Ok(place)
     }

@@ -6,8 +6,10 @@
 //! * [`order`], [`dependency`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
 //! * [`draft`]: an instruction in the making
+//! * [`coverage`]: when staged host memory may be used again
 
 pub(crate) mod address;
+pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
@@ -21,13 +23,17 @@ pub(crate) mod timeline;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use crossbeam::channel::Sender;
 use rustc_hash::FxHashMap;
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::record::{Presence, Record, SectionTag, marker};
 
+use coverage::Coverage;
 use dependency::Sync;
 use draft::{Draft, Issue};
 use error::{PlanError, Refusal};
@@ -37,10 +43,9 @@ use order::{Node, Order, OrderMode};
 use special::{HostSide, Special};
 use timeline::{Point, Timeline};
 
-use crate::instruction::{Chunk, NOT_READY, Wait, flag};
+use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::runtime::Runtime;
-use crate::slots::SlotTable;
 use crate::stage::{HostKind, HostMemory, Shape};
 use crate::thunk::THUNKS;
 
@@ -50,7 +55,7 @@ const CHUNK_INSTRUCTIONS: usize = 4096;
 const OUT_OF_MEMORY: i32 = 2;
 
 /// A device-to-host result to be compared with what was recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Check {
     /// Where the live result lies.
     pub(crate) live: usize,
@@ -66,6 +71,8 @@ pub(crate) struct Check {
     pub(crate) lane: u32,
     /// The copy's catalogue id.
     pub(crate) api: u16,
+    /// Results of its window that are still to be compared.
+    pub(crate) unchecked: Arc<AtomicUsize>,
 }
 
 /// Which worker executes which captured threads.
@@ -129,15 +136,10 @@ pub(crate) struct Planned {
     pub(crate) untranslated: u64,
     /// Host callbacks replaced by stubs.
     pub(crate) callbacks: u64,
-    /// Kernels launched and graphs launched.
-    pub(crate) kernels: u64,
-    pub(crate) graphs: u64,
+    /// Times planning went on although the budget was used up, because the run could not go on without it.
+    pub(crate) over_budget: u64,
     /// Devices that captured threads use.
     pub(crate) devices: Vec<i32>,
-    /// D2H results.
-    pub(crate) checks: Vec<Check>,
-    /// Slots made.
-    pub(crate) slots: usize,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -163,7 +165,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) objects: Objects,
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
-    host: HostMemory,
+    pub(crate) host: HostMemory,
     shadows: BTreeMap<u64, (u64, usize)>,
     images: FxHashMap<u64, usize>,
     order: Order,
@@ -175,10 +177,15 @@ pub(crate) struct Planner<'a> {
     /// First module that had a kernel of this name (only under a mutation).
     first_module: FxHashMap<Vec<u8>, u64>,
     untranslated: u64,
-    planned: Planned,
+    pub(crate) planned: Planned,
+    coverage: Coverage,
+    budget_bytes: u64,
+    /// Plan memory in use by chunks that were delivered.
+    plan_bytes: Arc<AtomicU64>,
+    checks: Sender<Check>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Pending {
     /// The copy writes to its own place.
     Copy(Check),
@@ -194,16 +201,24 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) order: OrderMode,
     pub(crate) mutation: Option<Mutation>,
     pub(crate) device_count: i32,
+    /// Host memory that plan and staging may take, in bytes, before planning waits for the run.
+    pub(crate) budget_bytes: u64,
+    /// Where D2H results go as they become visible.
+    pub(crate) checks: Sender<Check>,
 }
 
-/// What a finished plan leaves behind that must outlive the run.
-#[derive(Debug)]
-pub(crate) struct PlanMemory {
-    /// Slots the instructions point to.
-    #[expect(dead_code, reason = "kept alive for the instructions that hold addresses of its cells")]
-    pub(crate) slots: SlotTable,
-    /// Host memory the instructions point to.
-    pub(crate) host: HostMemory,
+/// What takes the planner's output while it works.
+pub(crate) trait Delivery {
+    /// A chunk of a worker's sequence, the next in its order.
+    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>);
+    /// The budget is used up: the run must begin, or go on, before there can be more.
+    fn part_ready(&mut self, devices: &[i32]);
+    /// Whether a wait of the run is fulfilled.
+    fn done(&self, wait: Wait) -> bool;
+    /// Sum of all progress, to see whether the run moves.
+    fn moved(&self) -> u64;
+    /// Whether the run was stopped, so that planning is pointless.
+    fn stopped(&self) -> bool;
 }
 
 impl<'a> Planner<'a> {
@@ -231,17 +246,19 @@ impl<'a> Planner<'a> {
             first_module: FxHashMap::default(),
             untranslated: 0,
             planned: Planned::default(),
+            coverage: Coverage::default(),
+            budget_bytes: settings.budget_bytes,
+            plan_bytes: Arc::default(),
+            checks: settings.checks,
         }
     }
 
-    /// Plans the whole archive, handing each finished chunk to `deliver`.
+    /// Plans the whole archive, handing each finished chunk to `delivery`. The planner must outlive the run: instructions
+    /// point into its slots and host memory.
     ///
     /// # Errors
     /// The first call that cannot be replayed.
-    pub(crate) fn run(
-        mut self,
-        mut deliver: impl FnMut(usize, Arc<Chunk>),
-    ) -> Result<(Planned, PlanMemory), PlanError> {
+    pub(crate) fn run(&mut self, delivery: &mut impl Delivery) -> Result<(), PlanError> {
         let mut timeline = Timeline::new(self.archive.streams());
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
@@ -258,27 +275,83 @@ impl<'a> Planner<'a> {
             }
             if let Some(worker) = self.full_chunk(&point) {
                 self.fill(event)?;
-                deliver(worker, Arc::new(std::mem::take(&mut self.chunks[worker])));
+                self.deliver(worker, delivery);
+                self.throttle(event, delivery)?;
+                if delivery.stopped() {
+                    break;
+                }
             }
         }
-        self.fill(event)?;
-        for (worker, chunk) in self.chunks.drain(..).enumerate() {
-            deliver(worker, Arc::new(chunk));
-        }
+        self.deliver_all(event, delivery)?;
         // Results that nothing made visible to the program.
-        let unobserved = self.pending.drain().map(|(_, pending)| match pending {
-            Pending::Copy(check) | Pending::Graph { check, .. } => check,
-        });
-        self.planned.checks.extend(unobserved);
-        self.planned.checks.sort_by_key(|check| check.event);
+        for (_, pending) in self.pending.drain() {
+            let (Pending::Copy(check) | Pending::Graph { check, .. }) = pending;
+            // The receiver outlives the planner.
+            let _ = self.checks.send(check);
+        }
         self.planned.events = event + timeline.in_flight();
         self.planned.in_flight = timeline.in_flight();
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
-        self.planned.slots = self.objects.slots.len();
         self.planned.devices.sort_unstable();
-        Ok((self.planned, PlanMemory { slots: self.objects.slots, host: self.host }))
+        Ok(())
+    }
+
+    /// Tells the validator that no result comes after those already sent.
+    pub(crate) fn no_more_checks(&mut self) {
+        let (closed, _) = crossbeam::channel::bounded(0);
+        self.checks = closed;
+    }
+
+    fn deliver(&mut self, worker: usize, delivery: &mut impl Delivery) {
+        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        if !chunk.instructions.is_empty() {
+            chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
+            delivery.chunk(worker, Arc::new(chunk));
+        }
+    }
+
+    fn deliver_all(&mut self, event: u64, delivery: &mut impl Delivery) -> Result<(), PlanError> {
+        self.fill(event)?;
+        for worker in 0..self.chunks.len() {
+            self.deliver(worker, delivery);
+        }
+        Ok(())
+    }
+
+    /// Begins a new window of staged memory now and then, and waits for the run where the budget is used up.
+    fn throttle(&mut self, event: u64, delivery: &mut impl Delivery) -> Result<(), PlanError> {
+        /// Windows that share the budget: the run works on some while the next are staged.
+        const WINDOWS: u64 = 8;
+        /// A run that has not moved for this long may be waiting for calls that are not planned yet.
+        const STALL: Duration = Duration::from_millis(20);
+        if self.host.window_bytes() >= self.budget_bytes / WINDOWS {
+            self.host.open_window();
+        }
+        // Relaxed: a bound, not an order.
+        let in_use = |planner: &Self| planner.host.in_use_bytes() + planner.plan_bytes.load(Ordering::Relaxed);
+        if in_use(self) < self.budget_bytes {
+            return Ok(());
+        }
+        self.deliver_all(event, delivery)?;
+        delivery.part_ready(&self.planned.devices);
+        let (mut moved, mut since) = (delivery.moved(), Instant::now());
+        loop {
+            let coverage = &self.coverage;
+            self.host.reclaim(|window| !coverage.has_open(window), |wait| delivery.done(wait));
+            if in_use(self) < self.budget_bytes || delivery.stopped() {
+                return Ok(());
+            }
+            let now = delivery.moved();
+            if now != moved {
+                (moved, since) = (now, Instant::now());
+            } else if since.elapsed() > STALL {
+                self.planned.over_budget += 1;
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     fn fill(&mut self, event: u64) -> Result<(), PlanError> {
@@ -362,8 +435,7 @@ impl<'a> Planner<'a> {
             }
             Policy::Replay | Policy::ReplayAs(_) => {
                 let not_reissued = record.ret() == OUT_OF_MEMORY
-                    || (self.multiplexed
-                        && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
+                    || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
                 self.planned.failures_not_reissued += u64::from(not_reissued);
                 not_reissued
             }
@@ -430,11 +502,13 @@ impl<'a> Planner<'a> {
                 }
                 let shape = Shape::linear(blob.size_bytes);
                 let source = self.host.source(self.archive, HostKind::Pageable, blob.number, shape)?;
+                self.host.keep_until(self.host.window(), Wait { lane, count });
                 let side = HostSide::FillFrom(source);
                 self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;
             }
         }
         self.note_results(call, &lowering)?;
+        self.note_coverage(call, &lowering, count);
 
         let mut flags = 0;
         if blocks_others {
@@ -449,10 +523,8 @@ impl<'a> Planner<'a> {
         if api.effect == Effect::Enqueue && call.succeeded() {
             if special == Special::GraphLaunch {
                 flags |= flag::GRAPH;
-                self.planned.graphs += 1;
             } else if api.param_with(launches).is_some() || api.name.starts_with("hipLaunchByPtr") {
                 flags |= flag::KERNEL;
-                self.planned.kernels += 1;
             }
             if api.param_with(|role| matches!(role, Role::Callback)).is_some() {
                 self.planned.callbacks += 1;
@@ -491,15 +563,35 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// Keeps track of which staged memory the device may still use.
+    fn note_coverage(&mut self, call: &Call<'_>, lowering: &Lowering, count: u64) {
+        let (record, window) = (call.record, self.host.window());
+        let wait = Wait { lane: call.lane, count };
+        if lowering.stages {
+            self.host.keep_until(window, wait);
+            let stream = lowering.facts.enqueues_on.unwrap_or_else(|| self.objects.legacy_stream(call.device));
+            self.coverage.copy(window, stream, record.end());
+        }
+        if let Some((event, stream)) = lowering.facts.records.zip(lowering.facts.enqueues_on) {
+            self.coverage.record(event, stream, record.begin());
+        }
+        let host = &mut self.host;
+        self.coverage
+            .synchronised(lowering.facts.sync, record.begin(), wait, |window, wait| host.keep_until(window, wait));
+        if call.api.effect == Effect::BlockCopy
+            && let Some(stream) = lowering.facts.enqueues_on
+        {
+            // A blocking copy is complete when it returns.
+            let host = &mut self.host;
+            self.coverage.synchronised(Sync::Stream(stream), record.end() + 1, wait, |window, wait| {
+                host.keep_until(window, wait)
+            });
+        }
+    }
+
     /// Notes the place of a call among those enqueued on its stream. Two that overlapped at capture are in truth unordered:
     /// they are issued in the order they were entered, and counted.
-    fn note_enqueue(
-        &mut self,
-        call: &Call<'_>,
-        lowering: &Lowering,
-        count: u64,
-        waits: &mut Vec<Wait>,
-    ) -> Option<u32> {
+    fn note_enqueue(&mut self, call: &Call<'_>, lowering: &Lowering, count: u64, waits: &mut Vec<Wait>) -> Option<u32> {
         if call.api.effect != Effect::Enqueue {
             return None;
         }
@@ -560,6 +652,7 @@ impl<'a> Planner<'a> {
 
     /// Remembers the D2H results of a call until something makes them visible.
     fn note_results(&mut self, call: &Call<'_>, lowering: &Lowering) -> Result<(), Refusal> {
+        let unchecked = self.host.unchecked();
         let check = |blob: u64, live: usize, shape: Shape| Check {
             live,
             shape,
@@ -568,9 +661,18 @@ impl<'a> Planner<'a> {
             event: call.event,
             lane: call.lane,
             api: call.api.id,
+            unchecked: Arc::clone(&unchecked),
         };
         for &(blob, live, shape) in &lowering.results {
-            self.pending.insert(blob, Pending::Copy(check(blob, live, shape)));
+            let check = check(blob, live, shape);
+            if self.archive.blobs().index().get(blob).is_none() {
+                // Never observed: nothing to compare, and nothing will say so later.
+                let _ = self.checks.send(check);
+                continue;
+            }
+            // Relaxed: the planner alone decides on the memory, and reads the counter with Acquire when it does.
+            unchecked.fetch_add(1, Ordering::Relaxed);
+            self.pending.insert(blob, Pending::Copy(check));
         }
         for section in call.record.sections().map_while(Result::ok) {
             if section.tag == SectionTag::GraphHostOut {
@@ -580,6 +682,10 @@ impl<'a> Planner<'a> {
                 }
                 let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
                 let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
+                if self.archive.blobs().index().get(blob.number).is_none() {
+                    let _ = self.checks.send(check);
+                    continue;
+                }
                 let pending = Pending::Graph { address, len_bytes: blob.size_bytes, check };
                 self.pending.insert(blob.number, pending);
             }
@@ -633,10 +739,16 @@ impl<'a> Planner<'a> {
                 self.lanes[lane as usize].planned = count;
                 self.order.issued(lane, count, false);
                 result.map_err(refuse)?;
-                Check { live: place as usize, ready: Some(Wait { lane, count }), ..check }
+                // The result is kept in the current window, which may be a later one than the launch's.
+                self.host.keep_until(self.host.window(), Wait { lane, count });
+                let unchecked = self.host.unchecked();
+                // Relaxed: as in `note_results`.
+                unchecked.fetch_add(1, Ordering::Relaxed);
+                Check { live: place as usize, ready: Some(Wait { lane, count }), unchecked, ..check }
             }
         };
-        self.planned.checks.push(check);
+        // The receiver outlives the planner.
+        let _ = self.checks.send(check);
         Ok(())
     }
 

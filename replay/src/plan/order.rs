@@ -11,7 +11,7 @@
 //! Waits that a worker's earlier waits, or its own sequence, already imply are left out in every mode.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::instruction::Wait;
 
@@ -49,7 +49,7 @@ pub(crate) struct Node {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// What the worker that issues it knew to be done when it issued it.
-    pub(crate) known: Rc<Vec<u64>>,
+    pub(crate) known: Arc<Vec<u64>>,
 }
 
 /// What each worker knows to be done, by captured thread.
@@ -58,7 +58,7 @@ struct Knowledge {
     /// Worker of each lane.
     worker_of: Vec<u32>,
     /// Per worker: progress of each lane that has been awaited, or issued by the worker itself.
-    known: Vec<Rc<Vec<u64>>>,
+    known: Vec<Arc<Vec<u64>>>,
 }
 
 /// Computes the waits of each call, in timeline order.
@@ -81,7 +81,7 @@ impl Order {
     /// The order of an archive whose lanes are executed by these workers.
     pub(crate) fn new(mode: OrderMode, worker_of: Vec<u32>) -> Self {
         let workers = worker_of.iter().max().map_or(0, |&last| last as usize + 1);
-        let nothing = Rc::new(vec![0; worker_of.len()]);
+        let nothing = Arc::new(vec![0; worker_of.len()]);
         Order {
             mode,
             knowledge: Knowledge { worker_of, known: vec![nothing; workers] },
@@ -138,8 +138,8 @@ impl Order {
     }
 
     /// What the worker of `lane` knows to be done, to be kept with the call it is about to issue.
-    pub(crate) fn snapshot(&self, lane: u32) -> Rc<Vec<u64>> {
-        Rc::clone(&self.knowledge.known[self.knowledge.worker_of[lane as usize] as usize])
+    pub(crate) fn snapshot(&self, lane: u32) -> Arc<Vec<u64>> {
+        Arc::clone(&self.knowledge.known[self.knowledge.worker_of[lane as usize] as usize])
     }
 
     /// The call `node` has returned. Calls that replay leaves out must not be told: nothing can be awaited by them.
@@ -165,7 +165,7 @@ impl Knowledge {
             return;
         }
         waits.push(Wait { lane: other, count });
-        let known = Rc::make_mut(&mut self.known[worker]);
+        let known = Arc::make_mut(&mut self.known[worker]);
         known[other as usize] = count;
         if let Some(implied) = implies {
             for (mine, theirs) in known.iter_mut().zip(implied) {
@@ -176,6 +176,6 @@ impl Knowledge {
 
     fn learn(&mut self, lane: u32, about: u32, count: u64) {
         let worker = self.worker_of[lane as usize] as usize;
-        Rc::make_mut(&mut self.known[worker])[about as usize] = count;
+        Arc::make_mut(&mut self.known[worker])[about as usize] = count;
     }
 }

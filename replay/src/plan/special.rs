@@ -10,7 +10,6 @@ use super::error::Refusal;
 use super::lower::{Call, word_at};
 use super::objects::{Handle, Symbol};
 use crate::instruction::{Chunk, Wait, flag};
-use crate::stage::HostKind;
 use crate::thunk::{Outcome, THUNKS};
 
 /// `__CudaFatBinaryWrapper` of HIP: magic `HIPF`, version 1, the bundle, nothing.
@@ -130,7 +129,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn symbol_address(&mut self, call: &Call<'_>, value: u64) -> Result<u64, Refusal> {
         match Special::of(call.api) {
             Special::RegisterFunction => {
-                let address = self.host.place(HostKind::Pageable, 1)? as u64;
+                let address = self.host.lasting_place(1)? as u64;
                 self.objects.symbols.insert(value, Symbol { address });
                 Ok(address)
             }
@@ -138,7 +137,7 @@ impl<'a> Planner<'a> {
                 // The runtime may keep the host variable's address and size; 8 bytes at least, as much as the variable has.
                 let size_param = call.api.params.iter().position(|param| param.name == "size");
                 let size = size_param.map_or(8, |param| call.record.word(usize::from(call.api.params[param].word)));
-                let address = self.host.place(HostKind::Pageable, size.max(8))? as u64;
+                let address = self.host.lasting_place(size.max(8))? as u64;
                 self.objects.symbols.insert(value, Symbol { address });
                 Ok(address)
             }
@@ -167,7 +166,7 @@ impl<'a> Planner<'a> {
         let place = match self.images.get(&reference.number) {
             Some(&place) => place,
             None => {
-                let room = self.host.place(HostKind::Pageable, (image.len() + PAGE_BYTES) as u64)? as usize;
+                let room = self.host.lasting_place((image.len() + PAGE_BYTES) as u64)? as usize;
                 let place = room.next_multiple_of(PAGE_BYTES);
                 // SAFETY: the place is as long as the image behind its alignment, and fresh.
                 unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), place as *mut u8, image.len()) };
@@ -178,7 +177,7 @@ impl<'a> Planner<'a> {
         if call.api.name != "__hipRegisterFatBinary" {
             return Ok(place as u64);
         }
-        let wrapper = self.host.place(HostKind::Pageable, 24)?.cast::<u64>();
+        let wrapper = self.host.lasting_place(24)?.cast::<u64>();
         for (index, word) in [FAT_BINARY_MAGIC | 1 << 32, place as u64, 0].into_iter().enumerate() {
             // SAFETY: the place is 24 bytes long and 256-byte aligned.
             unsafe { wrapper.add(index).write(word) };
@@ -271,7 +270,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Changes to the laid-out call that its kind asks for. Returns the entry point to call in its place, if another.
-    pub(crate) fn apply_special(&mut self, call: &Call<'a>, draft: &mut Draft) -> Result<Option<&'static Api>, Refusal> {
+    pub(crate) fn apply_special(
+        &mut self,
+        call: &Call<'a>,
+        draft: &mut Draft,
+    ) -> Result<Option<&'static Api>, Refusal> {
         match self.specials[usize::from(call.api.id)] {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,

@@ -80,6 +80,12 @@ impl Progress {
         self.lanes[lane as usize].done.load(Ordering::Acquire)
     }
 
+    /// Sum over all lanes.
+    pub(crate) fn total(&self) -> u64 {
+        // Relaxed: only compared with an earlier sum.
+        self.lanes.iter().map(|lane| lane.done.load(Ordering::Relaxed)).sum()
+    }
+
     /// Waits until `lane` has done `count` instructions. False if the replay was stopped first.
     #[inline(always)]
     pub(crate) fn wait(&self, lane: u32, count: u64) -> bool {

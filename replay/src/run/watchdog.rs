@@ -25,7 +25,11 @@ pub(crate) struct Stuck {
 }
 
 /// Watches all runners until told to stop. Returns what is stuck once something has been for `limit`.
-pub(crate) fn watch(shared: &Arc<Shared>, limit: Duration, done: &crossbeam::channel::Receiver<()>) -> Option<Vec<Stuck>> {
+pub(crate) fn watch(
+    shared: &Arc<Shared>,
+    limit: Duration,
+    done: &crossbeam::channel::Receiver<()>,
+) -> Option<Vec<Stuck>> {
     let mut seen: Vec<(u64, Instant)> = Vec::new();
     let poll = (limit / 8).clamp(Duration::from_millis(1), Duration::from_millis(50));
     loop {

@@ -332,10 +332,9 @@ impl Runner {
             unsafe { fixup.target.write_unaligned(value) };
         }
         // Relaxed: the watchdog only samples.
-        self.board.what.store(
-            u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api),
-            Ordering::Relaxed,
-        );
+        self.board
+            .what
+            .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
         // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
         // long as the chunk, sized by the catalogue.
         let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
@@ -440,7 +439,5 @@ impl Runner {
 
 fn set_device_id() -> usize {
     static ID: OnceLock<usize> = OnceLock::new();
-    *ID.get_or_init(|| {
-        usize::from(hrr_format::catalogue::Api::by_name("hipSetDevice").map_or(0, |api| api.id))
-    })
+    *ID.get_or_init(|| usize::from(hrr_format::catalogue::Api::by_name("hipSetDevice").map_or(0, |api| api.id)))
 }
