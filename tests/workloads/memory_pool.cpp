@@ -1,5 +1,5 @@
-// A memory pool of the program's own and the device's default one: allocations and frees ordered by streams, memory
-// allocated on one stream and freed on another after an event, addresses that come back within a stream.
+// A memory pool of the program's own and the device's default one, on two streams in turn: allocations and frees
+// ordered by streams, memory allocated on one stream and freed on the other after an event, addresses that come back.
 // usage: memory_pool [elements] [rounds]
 #include "workload.hpp"
 
@@ -28,32 +28,31 @@ int main(int argc, char** argv) {
   Words expected(n, 1), step(n), other(n), got(n);
   LAUNCH(fill, blocks, kThreads, 0, streams[0], total, 1, n);
   for (int r = 0; r < rounds; r++) {
+    const hipStream_t stream = streams[r % 2], next = streams[1 - r % 2];
     uint32_t *a, *b;
-    CHECK(hipMallocFromPoolAsync(reinterpret_cast<void**>(&a), bytes, pool, streams[0]));
-    CHECK(hipMallocAsync(reinterpret_cast<void**>(&b), bytes, streams[0]));
-    LAUNCH(iota, blocks, kThreads, 0, streams[0], a, addend_of(r, 1), n);
-    LAUNCH(iota, blocks, kThreads, 0, streams[0], b, addend_of(r, 2), n);
-    LAUNCH(mix_from, blocks, kThreads, 0, streams[0], a, b, 3, n);
-    CHECK(hipFreeAsync(b, streams[0]));
+    CHECK(hipMallocFromPoolAsync(reinterpret_cast<void**>(&a), bytes, pool, stream));
+    CHECK(hipMallocAsync(reinterpret_cast<void**>(&b), bytes, stream));
+    LAUNCH(iota, blocks, kThreads, 0, stream, a, addend_of(r, 1), n);
+    LAUNCH(iota, blocks, kThreads, 0, stream, b, addend_of(r, 2), n);
+    LAUNCH(mix_from, blocks, kThreads, 0, stream, a, b, 3, n);
+    CHECK(hipFreeAsync(b, stream));
     // May well be where b was.
-    CHECK(hipMallocAsync(reinterpret_cast<void**>(&b), bytes, streams[0]));
-    LAUNCH(fill, blocks, kThreads, 0, streams[0], b, uint32_t(r), n);
-    LAUNCH(mix_from, blocks, kThreads, 0, streams[0], total, a, 5, n);
-    LAUNCH(mix_from, blocks, kThreads, 0, streams[0], total, b, 7, n);
-    CHECK(hipEventRecord(used, streams[0]));
-    CHECK(hipStreamWaitEvent(streams[1], used, 0));
-    CHECK(hipFreeAsync(a, streams[1]));
-    CHECK(hipFreeAsync(b, streams[0]));
-    // The next round's allocations may take a's memory only when it is free.
-    CHECK(hipEventRecord(used, streams[1]));
-    CHECK(hipStreamWaitEvent(streams[0], used, 0));
+    CHECK(hipMallocAsync(reinterpret_cast<void**>(&b), bytes, stream));
+    LAUNCH(fill, blocks, kThreads, 0, stream, b, uint32_t(r), n);
+    LAUNCH(mix_from, blocks, kThreads, 0, stream, total, b, 5, n);
+    CHECK(hipFreeAsync(b, stream));
+    LAUNCH(mix_from, blocks, kThreads, 0, stream, total, a, 7, n);
+    // Freed on the stream of the next round, which may have it again at once: the event is what makes that safe.
+    CHECK(hipEventRecord(used, stream));
+    CHECK(hipStreamWaitEvent(next, used, 0));
+    CHECK(hipFreeAsync(a, next));
     host_iota(step, addend_of(r, 1));
     host_iota(other, addend_of(r, 2));
     host_mix_from(step, other, 3);
-    host_mix_from(expected, step, 5);
-    host_mix_from(expected, Words(n, uint32_t(r)), 7);
+    host_mix_from(expected, Words(n, uint32_t(r)), 5);
+    host_mix_from(expected, step, 7);
   }
-  CHECK(hipMemcpyAsync(got.data(), total, bytes, hipMemcpyDeviceToHost, streams[0]));
+  CHECK(hipMemcpyAsync(got.data(), total, bytes, hipMemcpyDeviceToHost, streams[rounds % 2]));
   for (hipStream_t stream : streams) CHECK(hipStreamSynchronize(stream));
   REQUIRE_EQUAL(got, expected, "total of pool allocations");
   CHECK(hipMemPoolTrimTo(pool, 0));

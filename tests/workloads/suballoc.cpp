@@ -126,8 +126,9 @@ void reuse_handles(int n, int rounds) {
     CHECK(hipFree(x));
     CHECK(hipFree(y));
     CHECK(hipEventDestroy(event));
-    CHECK(hipStreamDestroy(side));
-    CHECK(hipStreamDestroy(stream));
+    // In turn, so that each value comes back for the other part.
+    CHECK(hipStreamDestroy(r % 2 ? side : stream));
+    CHECK(hipStreamDestroy(r % 2 ? stream : side));
   }
 }
 
