@@ -1,6 +1,15 @@
-//! What else happens at the entry and return of some calls, beside recording them.
+//! What else happens at the entry and return of some calls, beside recording them: capture follows whose memory an
+//! address is, which kernel a handle stands for, and which host memory a graph's copies touch.
 
-use hrr_format::catalogue::Api;
+use hrr_format::catalogue::{Access, Api, Role, STRUCTS, Size};
+
+use crate::contents::allocations::Owner;
+use crate::contents::graph_copies::GraphCopy;
+use crate::contents::region::Region;
+use crate::plan::{Inputs, Plan};
+use crate::process::Process;
+use crate::sections::Transfers;
+use crate::{dlsym, runtime};
 
 /// A hook of an entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +18,388 @@ pub(crate) enum Hook {
     None,
     /// The call hands out addresses of entry points: the program gets those of the shims.
     EntryPoint,
+    /// Memory is given out, pinned or given back, as the roles say.
+    Memory,
+    /// `__hipRegisterFatBinary`.
+    FatBinary,
+    /// A module or library is loaded from memory or from a file.
+    Module,
+    /// `__hipRegisterFunction`.
+    Symbol,
+    /// A function or kernel handle is had by module or library, and name.
+    Function,
+    /// A function handle is had from a symbol or another handle.
+    Alias,
+    /// A fat binary, module or library goes.
+    Unload,
+    /// A stream capture begins.
+    BeginCapture,
+    /// A stream capture ends.
+    EndCapture,
+    /// Something happens to a graph.
+    Graph(GraphHook),
 }
+
+/// What happens to a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GraphHook {
+    /// `hipGraphCreate(graph*, ...)`.
+    Create,
+    /// A node is added: `(node*, graph, ...)`.
+    AddNode,
+    /// `hipGraphAddChildGraphNode(node*, graph, dependencies, count, child)`.
+    AddChild,
+    /// `hipGraphClone(clone*, original)`.
+    Clone,
+    /// An executable graph is made: `(exec*, graph, ...)`.
+    Instantiate,
+    /// `hipGraphExecUpdate(exec, graph, ...)`.
+    Update,
+    /// A node's parameters are set: `(node, ...)`.
+    SetNode,
+    /// An executable graph's node's parameters are set: `(exec, node, ...)`.
+    SetExecNode,
+    /// `hipGraphDestroyNode(node)`.
+    DestroyNode,
+    /// `hipGraphDestroy(graph)`.
+    Destroy,
+    /// `hipGraphExecDestroy(exec)`.
+    DestroyExec,
+    /// An executable graph is launched: `(exec, stream)`.
+    Launch,
+}
+
+/// Hooks by name. Those on memory follow from the roles.
+const BY_NAME: &[(&str, Hook)] = &[
+    ("hipGetProcAddress", Hook::EntryPoint),
+    ("hipGetProcAddress_spt", Hook::EntryPoint),
+    ("hipGetDriverEntryPoint", Hook::EntryPoint),
+    ("hipGetDriverEntryPoint_spt", Hook::EntryPoint),
+    ("__hipRegisterFatBinary", Hook::FatBinary),
+    ("__hipRegisterFunction", Hook::Symbol),
+    ("__hipUnregisterFatBinary", Hook::Unload),
+    ("hipModuleLoad", Hook::Module),
+    ("hipModuleLoadData", Hook::Module),
+    ("hipModuleLoadDataEx", Hook::Module),
+    ("hipModuleLoadFatBinary", Hook::Module),
+    ("hipLibraryLoadData", Hook::Module),
+    ("hipLibraryLoadFromFile", Hook::Module),
+    ("hipModuleUnload", Hook::Unload),
+    ("hipLibraryUnload", Hook::Unload),
+    ("hipModuleGetFunction", Hook::Function),
+    ("hipLibraryGetKernel", Hook::Function),
+    ("hipKernelGetFunction", Hook::Alias),
+    ("hipGetFuncBySymbol", Hook::Alias),
+    ("hipStreamBeginCapture", Hook::BeginCapture),
+    ("hipStreamBeginCapture_spt", Hook::BeginCapture),
+    ("hipStreamBeginCaptureToGraph", Hook::BeginCapture),
+    ("hipStreamEndCapture", Hook::EndCapture),
+    ("hipStreamEndCapture_spt", Hook::EndCapture),
+    ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
+    ("hipGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddMemcpyNodeFromSymbol", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddMemcpyNodeToSymbol", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipDrvGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddChildGraphNode", Hook::Graph(GraphHook::AddChild)),
+    ("hipGraphClone", Hook::Graph(GraphHook::Clone)),
+    ("hipGraphInstantiate", Hook::Graph(GraphHook::Instantiate)),
+    ("hipGraphInstantiateWithFlags", Hook::Graph(GraphHook::Instantiate)),
+    ("hipGraphInstantiateWithParams", Hook::Graph(GraphHook::Instantiate)),
+    ("hipGraphExecUpdate", Hook::Graph(GraphHook::Update)),
+    ("hipGraphMemcpyNodeSetParams", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphMemcpyNodeSetParams1D", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphMemcpyNodeSetParamsFromSymbol", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphMemcpyNodeSetParamsToSymbol", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphNodeSetParams", Hook::Graph(GraphHook::SetNode)),
+    ("hipDrvGraphMemcpyNodeSetParams", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphExecMemcpyNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecMemcpyNodeSetParams1D", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecMemcpyNodeSetParamsFromSymbol", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecMemcpyNodeSetParamsToSymbol", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipDrvGraphExecMemcpyNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphDestroyNode", Hook::Graph(GraphHook::DestroyNode)),
+    ("hipGraphDestroy", Hook::Graph(GraphHook::Destroy)),
+    ("hipGraphExecDestroy", Hook::Graph(GraphHook::DestroyExec)),
+    ("hipGraphLaunch", Hook::Graph(GraphHook::Launch)),
+    ("hipGraphLaunch_spt", Hook::Graph(GraphHook::Launch)),
+];
 
 impl Hook {
     /// The hook of an entry point.
     pub(crate) fn of(api: &Api) -> Self {
-        match api.name {
-            "hipGetProcAddress" | "hipGetProcAddress_spt" | "hipGetDriverEntryPoint" | "hipGetDriverEntryPoint_spt" => {
-                Hook::EntryPoint
-            }
-            _ => Hook::None,
+        if let Some((_, hook)) = BY_NAME.iter().find(|(name, _)| *name == api.name) {
+            return *hook;
         }
+        let changes_memory = |role: &Role| match role {
+            Role::NewDevice(_)
+            | Role::NewPitched(_)
+            | Role::NewHost(_)
+            | Role::NewManaged(_)
+            | Role::NewRange(_)
+            | Role::GetDevice(_)
+            | Role::Pin(_)
+            | Role::Unpin
+            | Role::FreeDevice
+            | Role::FreeHost
+            | Role::FreeRange => true,
+            Role::Struct(layout, _) => {
+                STRUCTS[usize::from(*layout)].fields.iter().any(|field| matches!(field.role, Role::NewDevice(_)))
+            }
+            _ => false,
+        };
+        if api.param_with(changes_memory).is_some() { Hook::Memory } else { Hook::None }
+    }
+}
+
+/// A call at its entry or return, as hooks see it.
+pub(crate) struct HookCall<'a> {
+    /// The recording.
+    pub(crate) process: &'static Process,
+    /// The entry point.
+    pub(crate) plan: &'static Plan,
+    /// Its argument words.
+    pub(crate) words: &'a [u64],
+}
+
+impl HookCall<'_> {
+    fn word(&self, index: usize) -> u64 {
+        self.words.get(index).copied().unwrap_or(0)
+    }
+
+    /// The 8 bytes that argument word `index` points to; zero for a null pointer.
+    ///
+    /// # Safety
+    /// The argument points to 8 readable bytes, or is null.
+    unsafe fn pointee(&self, index: usize) -> u64 {
+        match self.word(index) {
+            0 => 0,
+            // SAFETY: by the caller's contract.
+            address => unsafe { (address as *const u64).read_unaligned() },
+        }
+    }
+
+    /// The C string that argument word `index` points to.
+    ///
+    /// # Safety
+    /// The argument is a C string, or null.
+    unsafe fn text(&self, index: usize) -> Option<String> {
+        let address = self.word(index) as *const libc::c_char;
+        if address.is_null() {
+            return None;
+        }
+        // SAFETY: by the caller's contract.
+        Some(unsafe { std::ffi::CStr::from_ptr(address) }.to_string_lossy().into_owned())
+    }
+
+    /// What is done before the real function is called.
+    pub(crate) fn at_entry(&self, transfers: &mut Transfers) {
+        let process = self.process;
+        match self.plan.hook {
+            Hook::Memory => self.forget_memory(),
+            // Before the call: afterwards another thread may be given the same handle.
+            Hook::Unload => process.kernels().unload(self.word(0)),
+            Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
+            Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
+            Hook::Graph(GraphHook::DestroyExec) => process.graphs().remove_exec(self.word(0)),
+            Hook::Graph(GraphHook::DestroyNode) => process.graphs().remove_node(self.word(0)),
+            _ => {}
+        }
+    }
+
+    /// What is done after the real function returned `code` and, where it returns a pointer, `raw`.
+    ///
+    /// # Safety
+    /// The arguments are as the entry point demands, and where `code` is zero its results are where they say.
+    pub(crate) unsafe fn at_return(&self, transfers: &mut Transfers, code: i32, raw: u64) {
+        let process = self.process;
+        if self.plan.hook == Hook::EndCapture {
+            // SAFETY: a call that succeeded stored the graph.
+            let graph = if code == 0 { Some(unsafe { self.pointee(1) }) } else { None };
+            process.graphs().end_capture(transfers.capture, graph);
+        }
+        if code != 0 {
+            return;
+        }
+        // SAFETY: the call succeeded, so results are where its arguments say, and strings are C strings.
+        unsafe {
+            match self.plan.hook {
+                Hook::EntryPoint => dlsym::replace_entry_point(self.word(0) as *const _, self.word(1) as *mut _),
+                Hook::Memory => self.remember_memory(),
+                Hook::FatBinary => {
+                    if let Some(code) = transfers.code.take() {
+                        process.kernels().register(raw, code.number, code.address, code.len_bytes);
+                    }
+                }
+                Hook::Module => {
+                    if let Some(code) = transfers.code.take() {
+                        process.kernels().load(self.pointee(0), code.number, code.bytes());
+                    }
+                }
+                Hook::Symbol => {
+                    if let Some(name) = self.text(3).or_else(|| self.text(2)) {
+                        process.kernels().name_symbol(self.word(1), self.word(0), &name);
+                    }
+                }
+                Hook::Function => {
+                    if let Some(name) = self.text(2) {
+                        process.kernels().name_function(self.pointee(0), self.word(1), &name);
+                    }
+                }
+                Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
+                Hook::BeginCapture => process.graphs().begin_capture(),
+                Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
+                Hook::EndCapture | Hook::Unload | Hook::None => {}
+            }
+        }
+    }
+
+    unsafe fn graph(&self, hook: GraphHook, copies: &[GraphCopy]) {
+        let graphs = self.process.graphs();
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match hook {
+                GraphHook::Create => graphs.create(self.pointee(0)),
+                GraphHook::AddNode => {
+                    let node = Some(self.pointee(0));
+                    graphs.add(self.word(1), copies.iter().map(|copy| GraphCopy { node, ..*copy }));
+                }
+                GraphHook::AddChild => graphs.add_child(self.word(1), self.word(4)),
+                GraphHook::Clone => graphs.clone_graph(self.pointee(0), self.word(1)),
+                GraphHook::Instantiate => graphs.instantiate(self.pointee(0), self.word(1)),
+                GraphHook::Update => graphs.instantiate(self.word(0), self.word(1)),
+                GraphHook::SetNode => {
+                    let node = Some(self.word(0));
+                    let copies: Vec<_> = copies.iter().map(|copy| GraphCopy { node, ..*copy }).collect();
+                    graphs.set_node(self.word(0), &copies);
+                }
+                GraphHook::SetExecNode => {
+                    let node = Some(self.word(1));
+                    let copies: Vec<_> = copies.iter().map(|copy| GraphCopy { node, ..*copy }).collect();
+                    graphs.set_exec_node(self.word(0), self.word(1), &copies);
+                }
+                GraphHook::Destroy | GraphHook::DestroyExec | GraphHook::DestroyNode | GraphHook::Launch => {}
+            }
+        }
+    }
+
+    /// The stream the call works on; the `_spt` spellings mean the thread's own stream by null.
+    pub(crate) fn stream(&self) -> u64 {
+        /// `hipStreamPerThread`.
+        const PER_THREAD: u64 = 2;
+        let stream = self.plan.stream_word.map_or(0, |word| self.word(usize::from(word)));
+        if stream == 0 && self.plan.api.name.ends_with("_spt") { PER_THREAD } else { stream }
+    }
+
+    /// Memory that the call gives back: afterwards another thread may be given the same address.
+    fn forget_memory(&self) {
+        let allocations = self.process.allocations();
+        for param in self.plan.api.params {
+            let address = self.word(usize::from(param.word));
+            match param.role {
+                Role::FreeDevice | Role::FreeRange => {
+                    allocations.remove(address);
+                }
+                Role::FreeHost | Role::Unpin => {
+                    let len_bytes = allocations.remove(address).unwrap_or(1);
+                    self.process.pending().drop_overlapping(&Region::range(address, len_bytes));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Memory that the call gave out or pinned.
+    unsafe fn remember_memory(&self) {
+        let allocations = self.process.allocations();
+        let inputs = Inputs { api: self.plan.api, words: self.words, structure: None };
+        for param in self.plan.api.params {
+            let word = usize::from(param.word);
+            // SAFETY: by the caller's contract results are where the arguments say.
+            unsafe {
+                match param.role {
+                    Role::NewDevice(size) | Role::NewManaged(size) | Role::NewRange(size) => {
+                        allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
+                    }
+                    Role::NewHost(size) => {
+                        allocations.insert(self.pointee(word), size.value(&inputs), Owner::Pinned);
+                    }
+                    Role::Pin(size) => allocations.insert(self.word(word), size.value(&inputs), Owner::Pinned),
+                    Role::GetDevice(size) => {
+                        let address = self.pointee(word);
+                        // A device alias of pinned memory may have the address of that memory.
+                        if size != Size::Unknown && allocations.find(address).is_none() {
+                            allocations.insert(address, size.value(&inputs), Owner::Device);
+                        }
+                    }
+                    Role::NewPitched(size) if self.word(word) != 0 => {
+                        let pitched = std::slice::from_raw_parts(self.word(word) as *const u8, 32);
+                        let len_bytes = size.value(&Inputs { structure: Some(pitched), ..inputs });
+                        allocations.insert(self.pointee(word), len_bytes, Owner::Device);
+                    }
+                    Role::Struct(layout, _) if self.word(word) != 0 => {
+                        let layout = &STRUCTS[usize::from(layout)];
+                        let bytes =
+                            std::slice::from_raw_parts(self.word(word) as *const u8, layout.size_bytes as usize);
+                        for field in layout.fields {
+                            let Role::NewDevice(size) = field.role else { continue };
+                            let at = field.offset_bytes as usize;
+                            let holds = field.when.as_ref().is_none_or(|when| when.holds(bytes));
+                            if let Some(raw) = bytes.get(at..).and_then(|rest| rest.first_chunk()).filter(|_| holds) {
+                                let len_bytes = size.value(&Inputs { structure: Some(bytes), ..inputs });
+                                allocations.insert(u64::from_le_bytes(*raw), len_bytes, Owner::Device);
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Whether a call adds or sets copy nodes, so that the host sides of its copies are a graph's and no blobs of its own.
+pub(crate) fn describes_nodes(hook: Hook) -> bool {
+    matches!(hook, Hook::Graph(GraphHook::AddNode | GraphHook::SetNode | GraphHook::SetExecNode))
+}
+
+/// How a copy of the kind in `kind` uses memory on this side, where the kind alone says that it is the host's.
+pub(crate) fn host_by_kind(kind: u64, access: Access) -> Option<bool> {
+    /// `hipMemcpyKind` values.
+    const HOST_TO_HOST: u64 = 0;
+    const HOST_TO_DEVICE: u64 = 1;
+    const DEVICE_TO_HOST: u64 = 2;
+    const DEVICE_TO_DEVICE: u64 = 3;
+    const DEVICE_TO_DEVICE_NO_CU: u64 = 1024;
+    match kind {
+        HOST_TO_HOST => Some(true),
+        HOST_TO_DEVICE => Some(access.reads()),
+        DEVICE_TO_HOST => Some(access.writes()),
+        DEVICE_TO_DEVICE | DEVICE_TO_DEVICE_NO_CU => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hook_by_name_is_of_an_entry_point() {
+        for (name, hook) in BY_NAME {
+            let api = Api::by_name(name).unwrap_or_else(|| panic!("{name} is no entry point"));
+            assert_eq!(Hook::of(api), *hook);
+        }
+    }
+
+    #[test]
+    fn memory_hooks_follow_from_the_roles() {
+        let hook = |name| Hook::of(Api::by_name(name).unwrap());
+        for name in ["hipMalloc", "hipFree", "hipHostRegister", "hipHostFree", "hipGraphAddMemAllocNode", "hipMalloc3D"] {
+            assert_eq!(hook(name), Hook::Memory, "{name}");
+        }
+        assert_eq!(hook("hipMemcpy"), Hook::None);
     }
 }

@@ -2,25 +2,32 @@
 //!
 //! | idea | modules |
 //! |---|---|
-//! | getting between a program and HIP | [`shims`], [`real`], [`dlsym`], [`elf`] |
+//! | getting between a program and HIP | [`shims`], [`real`], [`runtime`], [`dlsym`], [`elf`] |
 //! | whether and where to record | [`config`], [`notice`] |
 //! | one process's recording, from first call to exit | [`process`], [`manifest`] |
-//! | one call | [`recorder`], [`plan`], [`hooks`], [`clock`] |
+//! | one call | [`recorder`], [`plan`], [`sections`], [`hooks`], [`clock`] |
+//! | kernels and their arguments | [`kernels`], [`handle_table`] |
+//! | contents, and what tells whose they are | [`contents`] |
 //! | one thread's stream file | [`writer`], [`files`], [`threads`] |
 
 mod clock;
 mod config;
+mod contents;
 mod dlsym;
 mod elf;
 mod errno;
 mod files;
+mod handle_table;
 mod hooks;
+mod kernels;
 mod manifest;
 mod notice;
 mod plan;
 mod process;
 mod real;
 mod recorder;
+mod runtime;
+mod sections;
 mod shims;
 mod threads;
 mod writer;

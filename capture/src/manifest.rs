@@ -35,9 +35,9 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         complete: completeness == Completeness::Complete,
         contents: process.config().contents,
         event_count: if completeness == Completeness::Begun { 0 } else { process.event_count() },
-        blob_count: 0,
-        code_object_count: 0,
-        kernel_count: 0,
+        blob_count: process.blobs().map_or(0, |writer| writer.blobs.numbers()),
+        code_object_count: process.blobs().map_or(0, |writer| writer.code_objects.numbers()),
+        kernel_count: u64::from(process.kernels().launched()),
         // A manifest that counts threads promises their files.
         thread_count: if completeness == Completeness::Complete { u64::from(process.thread_count()) } else { 0 },
         clock: Clock {

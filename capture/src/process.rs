@@ -10,11 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, O
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hrr_format::archive::{EVENTS_DIR, PROCESS_PREFIX, stream_path};
+use hrr_format::blob_store::{BLOBS_DIR, CODE_OBJECTS_DIR};
 use hrr_format::stream_file::{ContentsMode, StreamHeader};
 
 use crate::clock::{self, Origin};
 use crate::config::{self, Config, Request};
+use crate::contents::allocations::Allocations;
+use crate::contents::blob_writer::BlobWriter;
+use crate::contents::graph_copies::{self, GraphCopies};
+use crate::contents::pending_results::{self, PendingResults};
 use crate::errno::KeepErrno;
+use crate::kernels::Kernels;
 use crate::writer::{Background, StreamIdentity, ThreadStream};
 use crate::{files, manifest, notice, plan, recorder};
 
@@ -72,6 +78,12 @@ pub(crate) struct Process {
     /// Calls whose arguments could not be sized.
     unsized_launches: AtomicU64,
     manifest: Mutex<()>,
+    /// The stores of contents; `None` where contents are withheld.
+    blobs: Option<BlobWriter>,
+    kernels: Kernels,
+    allocations: Allocations,
+    pending: PendingResults,
+    graphs: GraphCopies,
 }
 
 impl Process {
@@ -115,6 +127,33 @@ impl Process {
     /// Launches whose arguments could not be sized.
     pub(crate) fn unsized_launches(&self) -> &AtomicU64 {
         &self.unsized_launches
+    }
+
+    /// The stores of contents; `None` where contents are withheld. Whoever would hash, copy or keep contents asks here.
+    #[inline(always)]
+    pub(crate) fn blobs(&self) -> Option<&BlobWriter> {
+        self.blobs.as_ref()
+    }
+
+    /// The kernels the program has.
+    #[inline(always)]
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// Whose memory an address is.
+    pub(crate) fn allocations(&self) -> &Allocations {
+        &self.allocations
+    }
+
+    /// Results that the program cannot have seen yet.
+    pub(crate) fn pending(&self) -> &PendingResults {
+        &self.pending
+    }
+
+    /// Host memory that graphs touch when they are launched.
+    pub(crate) fn graphs(&self) -> &GraphCopies {
+        &self.graphs
     }
 
     /// Held while a manifest is written.
@@ -245,7 +284,14 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
     plan::build();
     install_fork_handler();
     register_barrier();
+    let blobs = (config.contents == ContentsMode::Contents)
+        .then(|| BlobWriter::start(dir.join(BLOBS_DIR), dir.join(CODE_OBJECTS_DIR)));
     let process = Process {
+        kernels: Kernels::new(&dir, blobs.is_none()),
+        blobs,
+        allocations: Allocations::default(),
+        pending: PendingResults::default(),
+        graphs: GraphCopies::default(),
         config,
         dir,
         pid,
@@ -322,6 +368,9 @@ pub(crate) fn finish() {
         return;
     }
     GATE.store(gate::STOPPED, Ordering::SeqCst);
+    if let Some(blobs) = process.blobs() {
+        blobs.flush();
+    }
     let closed = close_idle_streams(process);
     let completeness = match (state, closed) {
         (gate::RECORDING, Ok(())) => manifest::Completeness::Complete,
@@ -382,6 +431,8 @@ unsafe extern "C" fn in_child() {
     }
     PROCESS.store(std::ptr::null_mut(), Ordering::Relaxed);
     STARTING.store(false, Ordering::Relaxed);
+    pending_results::forget();
+    graph_copies::forget();
     // The stream is the parent's: neither the child's calls nor the end of its thread may touch it.
     recorder::forget_stream();
     if let Some(key) = EXIT_KEY.load(Ordering::Relaxed).checked_sub(1) {

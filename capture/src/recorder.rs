@@ -12,15 +12,21 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
+use hrr_format::catalogue::Effect;
 use hrr_format::record::{
-    HEADER_BYTES, MAX_RECORD_BYTES, NO_PARAM, Presence, SECTION_HEADER_BYTES, SectionTag, flag, offset, section_bytes,
+    HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
+use crate::contents::allocations::Owner;
+use crate::contents::memory::Trust;
+use crate::contents::pending_results::{self, Complete, Observation};
 use crate::errno::KeepErrno;
-use crate::hooks::Hook;
-use crate::plan::{self, Inputs, Plan, Route, Step};
+use crate::hooks::HookCall;
+use crate::plan::{self, Plan, Route};
+use crate::process::{self, Process};
+use crate::sections::{self, Draft, Source, Transfers};
+use crate::clock;
 use crate::writer::ThreadStream;
-use crate::{clock, dlsym, process};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,39 +53,15 @@ pub(crate) struct Call {
     record: *mut u8,
     stream: *const ThreadStream,
     plan: &'static Plan,
+    /// Copies enqueued before the call, by which it can tell which of them it made visible.
+    sequence: u64,
 }
 
 /// What a thread remembers of its call between entry and return, and buffers it reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     drafts: Vec<Draft>,
-}
-
-/// A section that is being put together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Draft {
-    tag: SectionTag,
-    param: u8,
-    presence: Presence,
-    len_bytes: u32,
-    /// Offset of the section in the record, once it has one.
-    at_bytes: u32,
-    source: Source,
-}
-
-/// Where a section's payload comes from.
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    /// It stays zero.
-    Zeros,
-    /// Memory, at entry.
-    Memory(*const u8),
-    /// Memory, after a call that succeeded.
-    AfterCall(*const u8),
-    /// A few bytes.
-    Inline([u8; 24]),
-    /// The pointer that the call returns.
-    Returned,
+    transfers: Transfers,
 }
 
 /// Keeps a thread of capture's own from being recorded, whatever it calls.
@@ -128,6 +110,7 @@ pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
             return None;
         }
         hot.inside.set(Inside::Call);
+        let sequence = pending_results::sequence();
         // SAFETY: the plans were built before the gate opened; `api` comes from a shim.
         let plan = unsafe { plan::of(api) };
         // SAFETY: by this function's contract, on the stream's owner.
@@ -135,7 +118,8 @@ pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
             match plan.route {
                 Route::Words => write_words(stream, stream_ptr, api, words),
                 Route::FixedOuts => write_fixed_outs(stream, stream_ptr, api, words, plan),
-                Route::Launch | Route::General => write_general(stream, stream_ptr, api, words, plan),
+                Route::Launch => write_launch(stream, stream_ptr, api, words, plan),
+                Route::General => write_general(stream, stream_ptr, api, words, plan),
             }
         };
         if record.is_null() {
@@ -143,7 +127,7 @@ pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
             stream.set_busy(false);
             return None;
         }
-        Some(Call { record, stream: stream_ptr, plan })
+        Some(Call { record, stream: stream_ptr, plan, sequence })
     })
 }
 
@@ -182,12 +166,9 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
         flags.store(flags.load(Ordering::Relaxed) & !flag::IN_FLIGHT, Ordering::Release);
         stream.count_event();
-        if plan.hook == Hook::EntryPoint && code == 0 {
-            // SAFETY: the first two arguments of these calls are the symbol and where its address was stored.
-            unsafe {
-                let words = record.add(HEADER_BYTES).cast::<u64>();
-                dlsym::replace_entry_point(words.read() as *const _, words.add(1).read() as *mut _);
-            }
+        if plan.route == Route::General || (plan.observes && pending_results::any()) {
+            // SAFETY: as for this function; the record is complete.
+            unsafe { after_call(stream, &call, code, raw) };
         }
         stream.set_busy(false);
         hot.inside.set(Inside::Program);
@@ -325,6 +306,40 @@ unsafe fn fill_fixed_outs(record: *mut u8, plan: &Plan) {
     }
 }
 
+#[inline(always)]
+unsafe fn write_launch(
+    stream: &ThreadStream,
+    this: *const ThreadStream,
+    api: usize,
+    words: &[u64],
+    plan: &Plan,
+) -> *mut u8 {
+    let Some(shape) = &plan.launch else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: by the contract of `enter` the words are those of a launch.
+    let (aux, draft) = unsafe { sections::launch(process::current(), shape, words) };
+    let start = HEADER_BYTES + words.len() * 8;
+    let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
+    let (draft, need, flags) =
+        if start + section > MAX_RECORD_BYTES { (None, start, flag::TRUNCATED) } else { (draft, start + section, 0) };
+    // SAFETY: the caller is the stream's owner; the section lies within `need` bytes.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if !at.is_null() {
+            write_head(at, api, words);
+            *at.add(offset::FLAGS) |= flags;
+            at.add(offset::AUX).cast::<u32>().write(aux);
+            if let Some(mut draft) = draft {
+                draft.at_bytes = start as u32;
+                write_draft(at, &draft);
+            }
+            begin(stream, at, need);
+        }
+        at
+    }
+}
+
 unsafe fn write_general(
     stream: &ThreadStream,
     this: *const ThreadStream,
@@ -334,22 +349,27 @@ unsafe fn write_general(
 ) -> *mut u8 {
     let _errno = KeepErrno::new();
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
-    let scratch = unsafe { stream.scratch() };
-    scratch.drafts.clear();
+    let Scratch { drafts, transfers } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the caller's contract the words are those of the call.
-        unsafe { draft_sections(plan, words, &mut scratch.drafts) }
+        unsafe { sections::draft(process::current(), plan, words, drafts, transfers) }
     }));
-    let mut flags = 0;
+    let aux = drafted.unwrap_or_else(|_| {
+        process::stop(format_args!("an internal error occurred while {} was recorded", plan.api.name));
+        drafts.clear();
+        transfers.clear();
+        0
+    });
     let start = HEADER_BYTES + words.len() * 8;
+    let mut flags = 0;
     let mut need = start;
-    for draft in &mut scratch.drafts {
+    for draft in drafts.iter_mut() {
         draft.at_bytes = need as u32;
-        need += section_bytes(draft.len_bytes as usize);
+        need = need.saturating_add(section_bytes(draft.len_bytes as usize));
     }
-    if drafted.is_err() || need > MAX_RECORD_BYTES {
+    if need > MAX_RECORD_BYTES {
         flags = flag::TRUNCATED;
-        scratch.drafts.clear();
+        drafts.clear();
         need = start;
     }
     // SAFETY: the caller is the stream's owner; every section was given its place within `need` bytes above.
@@ -360,7 +380,8 @@ unsafe fn write_general(
         }
         write_head(at, api, words);
         *at.add(offset::FLAGS) |= flags;
-        for draft in &scratch.drafts {
+        at.add(offset::AUX).cast::<u32>().write(aux);
+        for draft in drafts.iter() {
             write_draft(at, draft);
         }
         begin(stream, at, need);
@@ -378,6 +399,7 @@ unsafe fn write_draft(record: *mut u8, draft: &Draft) {
             Source::Zeros | Source::AfterCall(_) | Source::Returned => {}
             Source::Memory(address) => payload.copy_from_nonoverlapping(address, draft.len_bytes as usize),
             Source::Inline(bytes) => payload.copy_from_nonoverlapping(bytes.as_ptr(), draft.len_bytes as usize),
+            Source::Arguments(arguments) => arguments.store(payload),
         }
     }
 }
@@ -390,81 +412,106 @@ unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u
         unsafe {
             let section = record.add(draft.at_bytes as usize);
             let payload = section.add(SECTION_HEADER_BYTES);
-            match draft.source {
+            let presence = match draft.source {
                 Source::AfterCall(address) if code == 0 => {
                     payload.copy_from_nonoverlapping(address, draft.len_bytes as usize);
+                    Presence::Present
                 }
-                Source::Returned => payload.cast::<u64>().write(raw),
+                Source::Returned => {
+                    payload.cast::<u64>().write(raw);
+                    Presence::Present
+                }
+                // A call that failed has no results.
+                _ if code != 0 && matches!(draft.tag, SectionTag::BlobOut | SectionTag::GraphHostOut) => Presence::Absent,
                 _ => continue,
-            }
-            section.add(2).write(Presence::Present as u8);
+            };
+            section.add(2).write(presence as u8);
         }
     }
 }
 
-/// Lists the sections of a call.
-unsafe fn draft_sections(plan: &'static Plan, words: &[u64], drafts: &mut Vec<Draft>) {
-    let inputs = Inputs { api: plan.api, words, structure: None };
-    for step in &plan.steps {
-        match *step {
-            Step::In { param, word, size } => {
-                let size = hrr_format::catalogue::Size::value(&size, &inputs);
-                drafts.extend(in_section(param, words[usize::from(word)], size));
+/// What follows a call whose record is complete: handles and memory it gave out are remembered, results that it made
+/// visible are snapshotted.
+#[cold]
+unsafe fn after_call(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
+    let _errno = KeepErrno::new();
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by the contract of `leave`.
+        unsafe { follow_up(stream, call, code, raw) }
+    }));
+    if done.is_err() {
+        process::stop(format_args!("an internal error occurred after {} had returned", call.plan.api.name));
+    }
+}
+
+unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
+    let process = process::current();
+    let plan = call.plan;
+    // SAFETY: the record has as many words as the plan says.
+    let words = unsafe {
+        std::slice::from_raw_parts(call.record.add(HEADER_BYTES).cast::<u64>().cast_const(), usize::from(plan.words))
+    };
+    let hook_call = HookCall { process, plan, words };
+    if plan.route == Route::General {
+        // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+        let transfers = unsafe { &mut stream.scratch().transfers };
+        // SAFETY: by the contract of `leave`.
+        unsafe { hook_call.at_return(transfers, code, raw) };
+        if code == 0 {
+            if let Some(capture) = transfers.capture.filter(|_| !transfers.graph_copies.is_empty()) {
+                process.graphs().capture(capture, &transfers.graph_copies);
             }
-            Step::Out { param, word, size } => {
-                let address = words[usize::from(word)] as *const u8;
-                let len = hrr_format::catalogue::Size::value(&size, &inputs);
-                let (source, len_bytes) = match len {
-                    Some(len) if !address.is_null() && len <= MAX_RECORD_BYTES as u64 => {
-                        (Source::AfterCall(address), len as u32)
-                    }
-                    _ => (Source::Zeros, 0),
-                };
-                drafts.push(Draft {
-                    tag: SectionTag::Out,
-                    param,
-                    presence: Presence::Absent,
-                    len_bytes,
-                    at_bytes: 0,
-                    source,
-                });
+            if plan.api.effect == Effect::BlockCopy {
+                for result in &transfers.results {
+                    process.pending().drop_overlapping(&result.region);
+                    // SAFETY: the copy has returned, so the runtime has written all of the memory.
+                    unsafe { snapshot(process, stream, call.stream, result, Trust::Readable) };
+                }
+            } else if !transfers.results.is_empty() {
+                process.pending().add(&transfers.results, hook_call.stream());
             }
-            Step::Text { param, word } => {
-                // SAFETY: the catalogue says the parameter is a C string that the call reads.
-                drafts.push(unsafe { text_section(param, words[usize::from(word)]) });
-            }
-            Step::Return => drafts.push(Draft {
-                tag: SectionTag::Return,
-                param: NO_PARAM,
-                presence: Presence::Absent,
-                len_bytes: 8,
-                at_bytes: 0,
-                source: Source::Returned,
-            }),
-            _ => {}
+        }
+    }
+    if plan.observes && code == 0 && pending_results::any() {
+        let observation = Observation {
+            effect: plan.api.effect,
+            stream: plan.stream_word.map(|_| hook_call.stream()),
+            sequence: call.sequence,
+        };
+        for result in process.pending().observe(&observation) {
+            let pinned = matches!(
+                process.allocations().find(result.region.address),
+                Some((Owner::Pinned, left)) if result.region.span_bytes().is_some_and(|span| span <= left)
+            );
+            let trust = if pinned { Trust::Readable } else { Trust::Doubtful };
+            // SAFETY: pinned memory stays until HIP is told otherwise; other memory is not trusted.
+            unsafe { snapshot(process, stream, call.stream, &result, trust) };
         }
     }
 }
 
-fn in_section(param: u8, address: u64, size: Option<u64>) -> Option<Draft> {
-    let draft =
-        |presence, len_bytes, source| Draft { tag: SectionTag::In, param, presence, len_bytes, at_bytes: 0, source };
-    match size {
-        _ if address == 0 => Some(draft(Presence::Absent, 0, Source::Zeros)),
-        Some(len) if len <= MAX_RECORD_BYTES as u64 => {
-            Some(draft(Presence::Present, len as u32, Source::Memory(address as *const u8)))
+/// Records a result that has become visible, and says so in the stream.
+unsafe fn snapshot(process: &Process, stream: &ThreadStream, this: *const ThreadStream, result: &Complete, trust: Trust) {
+    let Some(writer) = process.blobs() else {
+        return;
+    };
+    // SAFETY: by the caller's contract, as far as the memory is trusted.
+    if !unsafe { writer.add(writer.blobs, result.number, &result.region, trust) } {
+        return;
+    }
+    const WORDS: usize = 1;
+    let need = HEADER_BYTES + WORDS * 8;
+    // SAFETY: the caller is the stream's owner; the marker is written within `need` bytes.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if at.is_null() {
+            return;
         }
-        _ => None,
+        write_head(at, usize::from(marker::OBSERVED), &[result.number]);
+        let tick = clock::tick();
+        at.add(offset::FLAGS).write(0);
+        at.add(offset::BEGIN).cast::<u64>().write(tick);
+        at.add(offset::END).cast::<u64>().write(tick);
+        stream.publish(at, need);
     }
-}
-
-unsafe fn text_section(param: u8, address: u64) -> Draft {
-    let draft =
-        |presence, len_bytes, source| Draft { tag: SectionTag::Text, param, presence, len_bytes, at_bytes: 0, source };
-    if address == 0 {
-        return draft(Presence::Absent, 0, Source::Zeros);
-    }
-    // SAFETY: the caller vouches for a C string; no more than the limit is looked at.
-    let len = unsafe { libc::strnlen(address as *const libc::c_char, MAX_RECORD_BYTES) };
-    draft(Presence::Present, len as u32, Source::Memory(address as *const u8))
 }

@@ -60,6 +60,14 @@ macro_rules! shims {
             }
         )*
 
+        /// The ids of the entry points by name.
+        pub(crate) mod id {
+            $(
+                #[allow(non_upper_case_globals, dead_code, reason = "names are HIP's; few are needed by name")]
+                pub(crate) const $name: usize = $id;
+            )*
+        }
+
         /// The address of a shim, as other objects see it.
         pub(crate) fn address(api: usize) -> *mut c_void {
             struct Address(*const ());

@@ -85,7 +85,7 @@ impl Drop for Segment {
 }
 
 /// Growing past RLIMIT_FSIZE raises SIGXFSZ, which ends a program that does not expect it.
-fn check_size_limit(end_bytes: u64) -> io::Result<()> {
+pub(crate) fn check_size_limit(end_bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is writable memory of the right type.
     check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;

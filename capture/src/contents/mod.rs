@@ -1,0 +1,19 @@
+//! Contents: host buffers, code objects and results, as far as the contents mode has them recorded.
+//!
+//! * [`memory`]: reading the program's memory
+//! * [`pool`]: bounded buffers between the program's threads and the writers
+//! * [`blob_writer`]: hashing, storing once, indexing
+//! * [`allocations`]: whose memory an address is
+//! * [`copy_structs`]: copies described by a struct
+//! * [`region`]: the host side of a copy
+//! * [`pending_results`]: results that the program cannot have seen yet
+//! * [`graph_copies`]: host memory that launched graphs read and write
+
+pub(crate) mod allocations;
+pub(crate) mod blob_writer;
+pub(crate) mod copy_structs;
+pub(crate) mod graph_copies;
+pub(crate) mod memory;
+pub(crate) mod pending_results;
+pub(crate) mod pool;
+pub(crate) mod region;

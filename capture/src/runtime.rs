@@ -1,0 +1,169 @@
+//! What capture itself asks of the runtime: real functions with their types.
+//!
+//! These calls are made inside a recorded call, so neither they nor what they cause is recorded. Each one sets the
+//! runtime's last error; [`LastError`] keeps the program from noticing.
+
+use std::ffi::c_void;
+
+use crate::real;
+use crate::shims::id;
+
+/// `hipErrorNotReady`.
+pub(crate) const NOT_READY: i32 = 600;
+/// `hipErrorNotSupported`, where the runtime lacks the function.
+const NOT_SUPPORTED: i32 = 801;
+/// `hipEventDisableTiming`.
+const DISABLE_TIMING: u32 = 2;
+/// `hipStreamCaptureStatusActive`.
+const CAPTURE_ACTIVE: i32 = 1;
+
+macro_rules! real_calls {
+    ($($(#[$doc:meta])* fn $name:ident = $api:ident($($param:ident: $ty:ty),*);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As HIP's documentation says; called inside a recorded call.
+        pub(crate) unsafe fn $name($($param: $ty),*) -> i32 {
+            let address = real::address(id::$api);
+            if address.is_null() {
+                return NOT_SUPPORTED;
+            }
+            // SAFETY: the address is that of the entry point, whose prototype this is.
+            unsafe {
+                let real: unsafe extern "C-unwind" fn($($ty),*) -> i32 = std::mem::transmute(address);
+                real($($param),*)
+            }
+        }
+    )*};
+}
+
+real_calls! {
+    /// `hipPeekAtLastError`.
+    fn peek_last_error = hipPeekAtLastError();
+    /// `hipGetLastError`.
+    fn get_last_error = hipGetLastError();
+    /// `hipGetDevice`.
+    fn get_device = hipGetDevice(device: *mut i32);
+    /// `hipSetDevice`.
+    fn set_device = hipSetDevice(device: i32);
+    /// `hipStreamGetDevice`.
+    fn stream_get_device = hipStreamGetDevice(stream: *mut c_void, device: *mut i32);
+    /// `hipEventCreateWithFlags`.
+    fn event_create_with_flags = hipEventCreateWithFlags(event: *mut *mut c_void, flags: u32);
+    /// `hipEventRecord`.
+    fn event_record = hipEventRecord(event: *mut c_void, stream: *mut c_void);
+    /// `hipEventQuery`.
+    fn event_query = hipEventQuery(event: *mut c_void);
+    /// `hipStreamGetCaptureInfo`.
+    fn stream_get_capture_info = hipStreamGetCaptureInfo(stream: *mut c_void, status: *mut i32, id: *mut u64);
+    /// `hipArrayGetInfo`.
+    fn array_get_info = hipArrayGetInfo(desc: *mut c_void, extent: *mut c_void, flags: *mut u32, array: *mut c_void);
+    /// `hipRuntimeGetVersion`.
+    fn runtime_get_version = hipRuntimeGetVersion(version: *mut i32);
+    /// `hipGetDeviceCount`.
+    fn get_device_count = hipGetDeviceCount(count: *mut i32);
+    /// `hipDeviceGetName`.
+    fn device_get_name = hipDeviceGetName(name: *mut u8, len: i32, device: i32);
+    /// `hipDeviceTotalMem`.
+    fn device_total_mem = hipDeviceTotalMem(bytes: *mut usize, device: i32);
+    /// `hipDeviceGetPCIBusId`.
+    fn device_get_pci_bus_id = hipDeviceGetPCIBusId(id: *mut u8, len: i32, device: i32);
+    /// `hipGetDevicePropertiesR0600`.
+    fn get_device_properties = hipGetDevicePropertiesR0600(properties: *mut c_void, device: i32);
+}
+
+/// The calling thread's device.
+pub(crate) fn device() -> i32 {
+    let mut device = 0;
+    // SAFETY: `device` is writable.
+    unsafe { get_device(&mut device) };
+    device
+}
+
+/// The device of a stream. The null stream and the two special handles are of the calling thread's device.
+pub(crate) fn device_of(stream: u64) -> i32 {
+    let mut found = -1;
+    // SAFETY: the stream is one that the program has just used; `found` is writable.
+    if stream > 2 && unsafe { stream_get_device(stream as *mut c_void, &mut found) } == 0 {
+        return found;
+    }
+    device()
+}
+
+/// Makes an event without timing on a device.
+pub(crate) fn create_event(device_wanted: i32) -> Option<u64> {
+    let before = device();
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the device is one that a stream has; `event` is writable; the thread's device is put back.
+    let failed = unsafe {
+        if before != device_wanted && set_device(device_wanted) != 0 {
+            return None;
+        }
+        let failed = event_create_with_flags(&mut event, DISABLE_TIMING);
+        if before != device_wanted {
+            set_device(before);
+        }
+        failed
+    };
+    (failed == 0).then_some(event as u64)
+}
+
+/// The capture sequence a stream is in, if any.
+pub(crate) fn capture_of(stream: u64) -> Option<u64> {
+    if stream == 0 || stream == 1 {
+        // The legacy stream cannot be captured, and asking for it may fail.
+        return None;
+    }
+    let (mut status, mut id) = (0, 0);
+    // SAFETY: the stream is one that the program is using; the results are writable.
+    let failed = unsafe { stream_get_capture_info(stream as *mut c_void, &mut status, &mut id) };
+    (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
+}
+
+/// Bytes of an array's element.
+pub(crate) fn array_element_bytes(array: u64) -> Option<u64> {
+    let (mut desc, mut extent, mut flags) = ([0i32; 5], [0u64; 3], 0);
+    // SAFETY: the array is one that the program is using; the results have the sizes of hipChannelFormatDesc, hipExtent and
+    // unsigned int.
+    let failed = unsafe {
+        array_get_info(desc.as_mut_ptr().cast(), extent.as_mut_ptr().cast(), &mut flags, array as *mut c_void)
+    };
+    let bits: i32 = desc[..4].iter().sum();
+    (failed == 0 && bits > 0).then_some(u64::try_from(bits).ok()? / 8)
+}
+
+/// Keeps what `hipGetLastError` will tell the program, across calls of capture's own.
+///
+/// Runtimes differ: in some every call overwrites the last error, in others an error stays until it is asked for; some
+/// keep `hipErrorNotReady`, some do not count it as an error. Capture's calls are made after a call of the program that
+/// succeeded. Where nothing is pending then, whatever capture's calls left is taken away again by asking for it. Where an
+/// older error is pending, taking away would lose it; capture then makes only calls that succeed, since those leave an
+/// error alone in the runtimes in which one can be pending at all.
+#[derive(Debug)]
+pub(crate) struct LastError {
+    pending: i32,
+}
+
+impl LastError {
+    /// Looks at what is pending.
+    pub(crate) fn keep() -> Self {
+        // SAFETY: the call has no preconditions and changes nothing.
+        LastError { pending: unsafe { peek_last_error() } }
+    }
+
+    /// Whether a call that fails can be made without a trace.
+    pub(crate) fn may_fail(&self) -> bool {
+        self.pending == 0
+    }
+}
+
+impl Drop for LastError {
+    fn drop(&mut self) {
+        // SAFETY: as above; the error that is taken away is one that capture's own calls left.
+        unsafe {
+            if self.pending == 0 && peek_last_error() != 0 {
+                get_last_error();
+            }
+        }
+    }
+}

@@ -1,0 +1,670 @@
+//! Putting together the sections of a call whose record is more than its words.
+//!
+//! At entry the plan's steps become drafts: what each section holds and how long it is, so that the record can be given
+//! its place. Contents are copied away here, before the real function runs, and results get their numbers.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLayout};
+use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
+use hrr_format::record::{BlobRef, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
+
+use crate::contents::allocations::Owner;
+use crate::contents::copy_structs::{self, SideKind};
+use crate::contents::graph_copies::{self, GraphCopy};
+use crate::contents::memory::Trust;
+use crate::contents::pending_results::Complete;
+use crate::contents::region::Region;
+use crate::hooks::{self, GraphHook, Hook, HookCall};
+use crate::kernels::{Kernel, is_pointer};
+use crate::plan::{Inputs, LaunchShape, Plan, Step, Sureness};
+use crate::process::Process;
+use crate::runtime;
+
+/// Longest module file in bytes that is read.
+const MAX_MODULE_BYTES: u64 = 4 << 30;
+
+/// A section that is being put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft {
+    pub(crate) tag: SectionTag,
+    pub(crate) param: u8,
+    pub(crate) presence: Presence,
+    pub(crate) len_bytes: u32,
+    /// Offset of the section in the record, once it has one.
+    pub(crate) at_bytes: u32,
+    pub(crate) source: Source,
+}
+
+/// Where a section's payload comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// It stays zero.
+    Zeros,
+    /// Memory, at entry.
+    Memory(*const u8),
+    /// Memory, after a call that succeeded.
+    AfterCall(*const u8),
+    /// A few bytes.
+    Inline([u8; 24]),
+    /// The pointer that the call returns.
+    Returned,
+    /// Kernel arguments.
+    Arguments(Arguments),
+}
+
+/// Where kernel arguments are, and which of them are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arguments {
+    kernel: Option<&'static Kernel>,
+    from: ArgumentSource,
+    keep: Keep,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ArgumentSource {
+    /// `kernelParams`: an address for each argument.
+    Params(*const *const u8),
+    /// The packed buffer of `extra`, and its length.
+    Buffer(*const u8, usize),
+}
+
+/// Which kernel arguments are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    All,
+    Pointers,
+}
+
+/// What a call moves between host and device, remembered from its entry to its return.
+#[derive(Debug, Default)]
+pub(crate) struct Transfers {
+    /// Results that the call, or the work it enqueues, writes to host memory.
+    pub(crate) results: Vec<Complete>,
+    /// Host sides of copies that become graph nodes.
+    pub(crate) graph_copies: Vec<GraphCopy>,
+    /// The stream capture that the call takes part in.
+    pub(crate) capture: Option<u64>,
+    /// A code object that is being loaded.
+    pub(crate) code: Option<CodeImage>,
+}
+
+/// A code object that is being loaded.
+#[derive(Debug)]
+pub(crate) struct CodeImage {
+    /// Number in the store; `None` where contents are withheld.
+    pub(crate) number: Option<u64>,
+    /// Where the program has it.
+    pub(crate) address: u64,
+    /// Its length.
+    pub(crate) len_bytes: usize,
+    /// Its bytes, where it was read from a file.
+    file: Option<Vec<u8>>,
+}
+
+impl CodeImage {
+    /// The image's bytes.
+    ///
+    /// # Safety
+    /// The call that loads the image is still under way, or has just returned.
+    pub(crate) unsafe fn bytes(&self) -> &[u8] {
+        match &self.file {
+            Some(bytes) => bytes,
+            // SAFETY: the image was measured at the call's entry; the program may not free it before the call returns.
+            None => unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len_bytes) },
+        }
+    }
+}
+
+impl Transfers {
+    pub(crate) fn clear(&mut self) {
+        self.results.clear();
+        self.graph_copies.clear();
+        self.capture = None;
+        self.code = None;
+    }
+}
+
+/// A call whose sections are being drafted.
+pub(crate) struct Drafting<'a> {
+    call: HookCall<'a>,
+    drafts: &'a mut Vec<Draft>,
+    transfers: &'a mut Transfers,
+    /// The record's auxiliary number: kernel number plus one.
+    aux: u32,
+}
+
+/// Lists the sections of a call and copies its contents away; returns the record's auxiliary number.
+///
+/// # Safety
+/// The words are those of a call to the plan's entry point, whose pointers are as valid as the call demands.
+pub(crate) unsafe fn draft(
+    process: &'static Process,
+    plan: &'static Plan,
+    words: &[u64],
+    drafts: &mut Vec<Draft>,
+    transfers: &mut Transfers,
+) -> u32 {
+    drafts.clear();
+    transfers.clear();
+    let call = HookCall { process, plan, words };
+    call.at_entry(transfers);
+    let enqueues = plan.api.effect == Effect::Enqueue;
+    if enqueues && graph_copies::capturing() {
+        transfers.capture = runtime::capture_of(call.stream());
+    }
+    let mut drafting = Drafting { call, drafts, transfers, aux: 0 };
+    for step in &plan.steps {
+        // SAFETY: by the caller's contract.
+        unsafe { drafting.step(step) };
+    }
+    match plan.hook {
+        // SAFETY: the graph's copies are as valid as they were when it was built, which the launch demands.
+        Hook::Graph(GraphHook::Launch) => unsafe { drafting.graph_launch() },
+        // SAFETY: by the caller's contract.
+        Hook::Module => unsafe { drafting.module_file() },
+        _ => {}
+    }
+    drafting.aux
+}
+
+impl Drafting<'_> {
+    fn push(&mut self, tag: SectionTag, param: u8, presence: Presence, len_bytes: usize, source: Source) {
+        self.drafts.push(Draft { tag, param, presence, len_bytes: len_bytes as u32, at_bytes: 0, source });
+    }
+
+    fn word(&self, word: u8) -> u64 {
+        self.call.words[usize::from(word)]
+    }
+
+    fn inputs(&self) -> Inputs<'static> {
+        // SAFETY: the words outlive the drafting, which is all that the inputs are used in; the longer lifetime only keeps
+        // them from borrowing the drafts.
+        let words = unsafe { std::slice::from_raw_parts(self.call.words.as_ptr(), self.call.words.len()) };
+        Inputs { api: self.call.plan.api, words, structure: None }
+    }
+
+    unsafe fn step(&mut self, step: &Step) {
+        let inputs = self.inputs();
+        match *step {
+            Step::In { param, word, size } => self.bytes_in(param, self.word(word), size.value(&inputs)),
+            Step::ArgBytes { param, word, size } => {
+                let kept = self.call.process.blobs().is_some();
+                match size.value(&inputs) {
+                    Some(len) if !kept && len <= MAX_RECORD_BYTES as u64 && self.word(word) != 0 => {
+                        self.push(SectionTag::In, param, Presence::Withheld, len as usize, Source::Zeros);
+                    }
+                    size => self.bytes_in(param, self.word(word), size),
+                }
+            }
+            Step::Out { param, word, size } => {
+                let address = self.word(word) as *const u8;
+                let (len, source) = match size.value(&inputs) {
+                    Some(len) if !address.is_null() && len <= MAX_RECORD_BYTES as u64 => {
+                        (len as usize, Source::AfterCall(address))
+                    }
+                    _ => (0, Source::Zeros),
+                };
+                self.push(SectionTag::Out, param, Presence::Absent, len, source);
+            }
+            // SAFETY: by the caller's contract.
+            Step::Struct { param, word, layout, size } => unsafe {
+                self.structs(param, self.word(word), &STRUCTS[usize::from(layout)], size.value(&inputs));
+            },
+            // SAFETY: by the caller's contract.
+            Step::Text { param, word } => unsafe { self.text(param, self.word(word)) },
+            // SAFETY: by the caller's contract.
+            Step::Host { param, word, access, size, sure } => unsafe {
+                let kind = match sure {
+                    Sureness::Host => SideKind::Host,
+                    Sureness::KindWord(kind) => SideKind::Copy(self.word(kind) & 0xffff_ffff),
+                    Sureness::Lookup => SideKind::Lookup,
+                };
+                if let Some(region) = Region::of_size(self.word(word), &size, &inputs) {
+                    self.host(param, region, access, kind);
+                }
+            },
+            // SAFETY: by the caller's contract.
+            Step::HostArray { param, word, access, size, sizes_word } => unsafe {
+                self.host_array(param, self.word(word), access, size.value(&inputs), self.word(sizes_word));
+            },
+            // SAFETY: by the caller's contract.
+            Step::Image { param, word } => unsafe { self.image(param, self.word(word)) },
+            // SAFETY: by the caller's contract.
+            Step::Launch(shape) => unsafe {
+                let (aux, draft) = launch(self.call.process, &shape, self.call.words);
+                self.aux = aux;
+                self.drafts.extend(draft);
+            },
+            Step::Return => self.push(SectionTag::Return, NO_PARAM, Presence::Absent, 8, Source::Returned),
+        }
+    }
+
+    fn bytes_in(&mut self, param: u8, address: u64, size: Option<u64>) {
+        match size {
+            _ if address == 0 => self.push(SectionTag::In, param, Presence::Absent, 0, Source::Zeros),
+            Some(len) if len <= MAX_RECORD_BYTES as u64 => {
+                let source = Source::Memory(address as *const u8);
+                self.push(SectionTag::In, param, Presence::Present, len as usize, source);
+            }
+            _ => {}
+        }
+    }
+
+    unsafe fn text(&mut self, param: u8, address: u64) {
+        if address == 0 {
+            return self.push(SectionTag::Text, param, Presence::Absent, 0, Source::Zeros);
+        }
+        // SAFETY: the caller vouches for a C string; no more than the limit is looked at.
+        let len = unsafe { libc::strnlen(address as *const libc::c_char, MAX_RECORD_BYTES) };
+        self.push(SectionTag::Text, param, Presence::Present, len, Source::Memory(address as *const u8));
+    }
+
+    /// Structs, then what they point to: nested structs and arrays, kernel arguments, and the host sides of copies.
+    unsafe fn structs(&mut self, param: u8, address: u64, layout: &'static StructLayout, count: Option<u64>) {
+        let size_bytes = u64::from(layout.size_bytes);
+        let total = count.and_then(|count| count.checked_mul(size_bytes));
+        self.bytes_in(param, address, total);
+        let Some(count) = count.filter(|_| address != 0 && total.is_some_and(|total| total <= MAX_RECORD_BYTES as u64))
+        else {
+            return;
+        };
+        for index in 0..count {
+            // SAFETY: the caller vouches for `count` structs.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((address + index * size_bytes) as *const u8, layout.size_bytes as usize)
+            };
+            // SAFETY: by the caller's contract.
+            unsafe { self.fields(param, bytes, layout) };
+        }
+    }
+
+    unsafe fn fields(&mut self, param: u8, bytes: &[u8], layout: &'static StructLayout) {
+        let inputs = Inputs { structure: Some(bytes), ..self.inputs() };
+        let value = |offset: u32| {
+            bytes.get(offset as usize..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_le_bytes(*raw))
+        };
+        let holds = |wanted: &dyn Fn(&Role) -> bool| {
+            layout
+                .fields
+                .iter()
+                .find(|field| wanted(&field.role) && field.when.as_ref().is_none_or(|when| when.holds(bytes)))
+                .map(|field| value(field.offset_bytes))
+        };
+        for field in layout.fields {
+            if !field.when.as_ref().is_none_or(|when| when.holds(bytes)) {
+                continue;
+            }
+            let address = value(field.offset_bytes);
+            match field.role {
+                Role::In(size) => self.bytes_in(param, address, size.value(&inputs)),
+                Role::UseArray(_, count) => {
+                    self.bytes_in(param, address, count.value(&inputs).and_then(|count| count.checked_mul(8)));
+                }
+                // SAFETY: by the caller's contract; the catalogue's nesting is finite.
+                Role::Struct(nested, count) => unsafe {
+                    self.structs(param, address, &STRUCTS[usize::from(nested)], count.value(&inputs));
+                },
+                _ => {}
+            }
+        }
+        let kernel = holds(&|role| {
+            matches!(
+                role,
+                Role::KernelSymbol | Role::Use(HandleKind::Function | HandleKind::Kernel)
+            )
+        });
+        let kernel_params = holds(&|role| *role == Role::KernelParams);
+        if let (Some(kernel), Some(kernel_params)) = (kernel, kernel_params) {
+            let extra = holds(&|role| *role == Role::Extra).unwrap_or(0);
+            let process = self.call.process;
+            // SAFETY: by the caller's contract.
+            let (aux, draft) =
+                unsafe { arguments(process, process.kernels().of(kernel), (param, kernel_params), (param, extra)) };
+            if self.aux == 0 {
+                self.aux = aux;
+            }
+            self.drafts.extend(draft);
+        }
+        for side in copy_structs::sides(layout.name, bytes, &runtime::array_element_bytes).into_iter().flatten() {
+            // SAFETY: by the caller's contract.
+            unsafe { self.host(param, side.region, side.access, side.kind) };
+        }
+    }
+
+    unsafe fn host_array(&mut self, param: u8, address: u64, access: Access, count: Option<u64>, sizes: u64) {
+        self.bytes_in(param, address, count.and_then(|count| count.checked_mul(8)));
+        let Some(count) = count.filter(|&count| address != 0 && sizes != 0 && count < MAX_RECORD_BYTES as u64 / 8) else {
+            return;
+        };
+        for index in 0..count {
+            // SAFETY: the caller vouches for both arrays.
+            let (address, len_bytes) = unsafe {
+                (
+                    (address as *const u64).add(index as usize).read_unaligned(),
+                    (sizes as *const u64).add(index as usize).read_unaligned(),
+                )
+            };
+            // SAFETY: by the caller's contract.
+            unsafe { self.host(param, Region::range(address, len_bytes), access, SideKind::Lookup) };
+        }
+    }
+
+    /// One side of a copy: recorded if it is host memory.
+    unsafe fn host(&mut self, param: u8, region: Region, access: Access, kind: SideKind) {
+        let process = self.call.process;
+        let (Some(len_bytes), Some(span_bytes)) = (region.len_bytes(), region.span_bytes()) else {
+            return;
+        };
+        if region.address == 0 || len_bytes == 0 {
+            return;
+        }
+        let owner = process.allocations().find(region.address);
+        let by_kind = match kind {
+            SideKind::Host => Some(true),
+            SideKind::Copy(kind) => hooks::host_by_kind(kind, access),
+            SideKind::Lookup => None,
+        };
+        let is_host = match owner {
+            // Unified addressing lets a program give the wrong kind; whose memory it is decides.
+            Some((Owner::Device, _)) => false,
+            Some((Owner::Pinned, _)) => by_kind != Some(false),
+            None => by_kind.unwrap_or(true),
+        };
+        if !is_host {
+            return;
+        }
+        let hook = self.call.plan.hook;
+        if self.transfers.capture.is_some() || hooks::describes_nodes(hook) {
+            self.transfers.graph_copies.push(GraphCopy { node: None, region, access });
+            return;
+        }
+        if !matches!(self.call.plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {
+            // What a linker is given is code.
+            if access.reads() {
+                // SAFETY: by the caller's contract.
+                unsafe { self.code(param, region.address, len_bytes as usize, None) };
+            }
+            return;
+        }
+        if access.reads() {
+            let pinned = matches!(owner, Some((Owner::Pinned, left)) if left >= span_bytes);
+            let trust = if pinned || self.other_side_fits(&region) { Trust::Readable } else { Trust::Doubtful };
+            // SAFETY: by the caller's contract, as far as it is trusted.
+            let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, trust) };
+            self.push(SectionTag::BlobIn, param, presence, BlobRef::BYTES, inline(None, reference));
+        }
+        if access.writes() {
+            let (presence, reference) = self.blob_out(region, len_bytes);
+            self.push(SectionTag::BlobOut, param, presence, BlobRef::BYTES, inline(None, reference));
+        }
+    }
+
+    /// Whether the device side of a copy lies in one allocation. The runtime then has no reason to refuse the copy, and
+    /// reads all of the host side itself.
+    fn other_side_fits(&self, region: &Region) -> bool {
+        let allocations = self.call.process.allocations();
+        let inputs = self.inputs();
+        self.call.plan.api.params.iter().any(|param| {
+            let (Role::Any(Access::Write, size) | Role::Device(Access::Write, size)) = param.role else {
+                return false;
+            };
+            let address = self.word(param.word);
+            let span = Region::of_size(address, &size, &inputs).and_then(|region| region.span_bytes());
+            let fits = |span: u64| matches!(allocations.find(address), Some((Owner::Device, left)) if left >= span);
+            address != region.address && span.is_some_and(fits)
+        })
+    }
+
+    unsafe fn blob_in(&self, region: &Region, len_bytes: u64, trust: Trust) -> (Presence, BlobRef) {
+        let Some(writer) = self.call.process.blobs() else {
+            return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
+        };
+        let number = writer.blobs.next_number();
+        // SAFETY: by the caller's contract, as far as it is trusted.
+        let read = unsafe { writer.add(writer.blobs, number, region, trust) };
+        let presence = if read { Presence::Present } else { Presence::Absent };
+        (presence, BlobRef { number, size_bytes: len_bytes })
+    }
+
+    fn blob_out(&mut self, region: Region, len_bytes: u64) -> (Presence, BlobRef) {
+        let Some(writer) = self.call.process.blobs() else {
+            return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
+        };
+        let number = writer.blobs.next_number();
+        self.transfers.results.push(Complete { number, region });
+        (Presence::Present, BlobRef { number, size_bytes: len_bytes })
+    }
+
+    /// The host memory that the copies of a launched graph read and write.
+    unsafe fn graph_launch(&mut self) {
+        let copies = self.call.process.graphs().of_exec(self.call.words[0]);
+        if self.transfers.capture.is_some() {
+            // The launched graph becomes a child of the one being captured.
+            self.transfers.graph_copies.extend(copies.iter().map(|copy| GraphCopy { node: None, ..*copy }));
+            return;
+        }
+        for GraphCopy { region, access, .. } in copies {
+            let Some(len_bytes) = region.len_bytes() else { continue };
+            let address = Some(region.address);
+            const BYTES: usize = 8 + BlobRef::BYTES;
+            if access.reads() {
+                // SAFETY: doubtful memory need not be readable.
+                let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, Trust::Doubtful) };
+                self.push(SectionTag::GraphHostIn, NO_PARAM, presence, BYTES, inline(address, reference));
+            }
+            if access.writes() {
+                let (presence, reference) = self.blob_out(region, len_bytes);
+                self.push(SectionTag::GraphHostOut, NO_PARAM, presence, BYTES, inline(address, reference));
+            }
+        }
+    }
+
+    /// A code object, given by its address.
+    unsafe fn image(&mut self, param: u8, address: u64) {
+        if address == 0 {
+            return self.push(SectionTag::Code, param, Presence::Absent, 0, Source::Zeros);
+        }
+        // SAFETY: the caller vouches for an image or for the wrapper that compiled code passes, both longer than a word.
+        let image = unsafe {
+            if (address as *const u32).read_unaligned() == FAT_BINARY_MAGIC {
+                (address as *const u64).add(1).read_unaligned()
+            } else {
+                address
+            }
+        };
+        // SAFETY: the caller vouches for a whole image.
+        match unsafe { image_len_bytes(image as *const u8) } {
+            // SAFETY: as above.
+            Some(len_bytes) => unsafe { self.code(param, image, len_bytes, None) },
+            None => self.push(SectionTag::Code, param, Presence::Absent, 0, Source::Zeros),
+        }
+    }
+
+    unsafe fn code(&mut self, param: u8, address: u64, len_bytes: usize, file: Option<Vec<u8>>) {
+        let number = self.call.process.blobs().map(|writer| {
+            let number = writer.code_objects.next_number();
+            let region = Region::range(address, len_bytes as u64);
+            // SAFETY: the caller vouches for the image.
+            unsafe { writer.add(writer.code_objects, number, &region, Trust::Readable) };
+            number
+        });
+        let reference = BlobRef { number: number.unwrap_or(BlobRef::WITHHELD), size_bytes: len_bytes as u64 };
+        let presence = if number.is_some() { Presence::Present } else { Presence::Withheld };
+        self.push(SectionTag::Code, param, presence, BlobRef::BYTES, inline(None, reference));
+        self.transfers.code = Some(CodeImage { number, address, len_bytes, file });
+    }
+
+    /// A module that the call loads from a file.
+    unsafe fn module_file(&mut self) {
+        let api = self.call.plan.api;
+        let Some(param) = api.param_with(|role| *role == Role::CString) else {
+            return;
+        };
+        let address = self.word(api.params[param].word) as *const libc::c_char;
+        if address.is_null() {
+            return;
+        }
+        // SAFETY: the caller vouches for a C string.
+        let path = unsafe { std::ffi::CStr::from_ptr(address) };
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        let len_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        // A file that cannot be read is for the runtime to refuse.
+        if len_bytes > 0
+            && len_bytes <= MAX_MODULE_BYTES
+            && let Ok(bytes) = std::fs::read(path)
+        {
+            // SAFETY: the bytes are at hand.
+            unsafe { self.code(param as u8, bytes.as_ptr() as u64, bytes.len(), Some(bytes)) };
+        }
+    }
+}
+
+fn inline(address: Option<u64>, reference: BlobRef) -> Source {
+    let mut bytes = [0; 24];
+    let start = match address {
+        Some(address) => {
+            bytes[..8].copy_from_slice(&address.to_le_bytes());
+            8
+        }
+        None => 0,
+    };
+    bytes[start..start + BlobRef::BYTES].copy_from_slice(&reference.to_bytes());
+    Source::Inline(bytes)
+}
+
+/// The kernel and the arguments section of a launch: the record's auxiliary number, and the section if the arguments can
+/// be sized.
+///
+/// # Safety
+/// The words are those of a launch, whose argument arrays are as valid as it demands.
+#[inline]
+pub(crate) unsafe fn launch(process: &'static Process, shape: &LaunchShape, words: &[u64]) -> (u32, Option<Draft>) {
+    let kernel = process.kernels().launched_by(shape.kernel, words);
+    let place = |place: Option<(u8, u8)>| place.map_or((NO_PARAM, 0), |(param, word)| (param, words[usize::from(word)]));
+    // SAFETY: by the caller's contract.
+    unsafe { arguments(process, kernel, place(shape.kernel_params), place(shape.extra)) }
+}
+
+/// As [`launch`], given parameter and address of `kernelParams` and `extra`.
+#[inline]
+unsafe fn arguments(
+    process: &'static Process,
+    kernel: Option<&'static Kernel>,
+    kernel_params: (u8, u64),
+    extra: (u8, u64),
+) -> (u32, Option<Draft>) {
+    let aux = kernel.map_or(0, |kernel| kernel.number + 1);
+    let keep = if process.blobs().is_some() { Keep::All } else { Keep::Pointers };
+    let signature = kernel.and_then(|kernel| kernel.signature.as_ref());
+    let draft = |param, presence, len_bytes, source| {
+        Some(Draft { tag: SectionTag::KernelArgs, param, presence, len_bytes, at_bytes: 0, source })
+    };
+    let whole = keep == Keep::All || signature.is_some_and(|signature| signature.only_pointers);
+    let presence = if whole { Presence::Present } else { Presence::Withheld };
+    // SAFETY: by the caller's contract.
+    if kernel_params.1 == 0
+        && let Some((buffer, len_bytes)) = unsafe { extra_buffer(extra.1) }
+    {
+        let from = ArgumentSource::Buffer(buffer, len_bytes);
+        return (aux, draft(extra.0, presence, len_bytes as u32, Source::Arguments(Arguments { kernel, from, keep })));
+    }
+    let Some(signature) = signature else {
+        if kernel_params.1 != 0 {
+            // Relaxed: a count.
+            process.unsized_launches().fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        return (aux, None);
+    };
+    let param = kernel_params.0;
+    if kernel_params.1 == 0 {
+        let presence = if signature.args.is_empty() { presence } else { Presence::Absent };
+        return (aux, draft(param, presence, 0, Source::Zeros));
+    }
+    let from = ArgumentSource::Params(kernel_params.1 as *const *const u8);
+    let source = Source::Arguments(Arguments { kernel, from, keep });
+    (aux, draft(param, presence, signature.explicit_bytes, source))
+}
+
+/// Address and length of the packed arguments in an `extra` array: `{1, buffer, 2, &length, 3}`.
+unsafe fn extra_buffer(extra: u64) -> Option<(*const u8, usize)> {
+    /// `HIP_LAUNCH_PARAM_*`.
+    const BUFFER_POINTER: u64 = 1;
+    const BUFFER_SIZE: u64 = 2;
+    const END: u64 = 3;
+    /// No more pairs than this are looked at.
+    const MAX_PAIRS: usize = 8;
+    if extra == 0 {
+        return None;
+    }
+    let extra = extra as *const u64;
+    let (mut buffer, mut size) = (0, 0);
+    for pair in 0..MAX_PAIRS {
+        // SAFETY: the caller vouches for an array that the end marker closes.
+        let key = unsafe { extra.add(pair * 2).read_unaligned() };
+        if key == END || key == 0 {
+            break;
+        }
+        // SAFETY: as above.
+        let value = unsafe { extra.add(pair * 2 + 1).read_unaligned() };
+        match key {
+            BUFFER_POINTER => buffer = value,
+            BUFFER_SIZE => size = value,
+            _ => break,
+        }
+    }
+    if buffer == 0 || size == 0 {
+        return None;
+    }
+    // SAFETY: the caller vouches for the address of a length.
+    let len_bytes = unsafe { (size as *const usize).read_unaligned() };
+    (len_bytes <= MAX_RECORD_BYTES).then_some((buffer as *const u8, len_bytes))
+}
+
+impl Arguments {
+    /// Stores the arguments at `payload`, which is zero.
+    ///
+    /// # Safety
+    /// `payload` is writable for the section's length; the launch's arguments are readable.
+    #[inline]
+    pub(crate) unsafe fn store(&self, payload: *mut u8) {
+        let args = self.kernel.and_then(|kernel| kernel.signature.as_ref()).map_or(&[][..], |signature| &signature.args);
+        // SAFETY: by the caller's contract; every argument ends inside the section, which is as long as the furthest of
+        // them, or is checked to.
+        unsafe {
+            match self.from {
+                ArgumentSource::Buffer(buffer, len_bytes) if self.keep == Keep::All => {
+                    payload.copy_from_nonoverlapping(buffer, len_bytes);
+                }
+                ArgumentSource::Buffer(buffer, len_bytes) => {
+                    for arg in args.iter().filter(|arg| is_pointer(arg.kind)) {
+                        let (offset, size) = (arg.offset as usize, arg.size as usize);
+                        if offset + size <= len_bytes {
+                            payload.add(offset).copy_from_nonoverlapping(buffer.add(offset), size);
+                        }
+                    }
+                }
+                ArgumentSource::Params(params) => {
+                    for (index, arg) in args.iter().enumerate() {
+                        if self.keep == Keep::Pointers && !is_pointer(arg.kind) {
+                            continue;
+                        }
+                        let from = params.add(index).read_unaligned();
+                        if from.is_null() {
+                            continue;
+                        }
+                        let to = payload.add(arg.offset as usize);
+                        match arg.size {
+                            8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+                            4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+                            size => to.copy_from_nonoverlapping(from, size as usize),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
