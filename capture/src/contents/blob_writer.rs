@@ -392,7 +392,7 @@ mod tests {
     fn contents_are_stored_once_and_read_back_by_number() {
         let dir = tempfile::tempdir().unwrap();
         let writer = writer(&dir);
-        let long: Vec<u8> = (0..5_000_000u32).map(|index| (index * index >> 7) as u8).collect();
+        let long: Vec<u8> = (0..5_000_000u32).map(|index| (index.wrapping_mul(index) >> 7) as u8).collect();
         let contents: [&[u8]; 5] = [b"token", b"", &long, b"token", &long];
         let numbers: Vec<u64> = contents.iter().map(|bytes| add(&writer, bytes)).collect();
         writer.flush();
