@@ -43,7 +43,8 @@ fn entry_at(bytes: &[u8], position: usize) -> Option<(Entry<'_>, usize)> {
 }
 
 fn entries(bytes: &[u8]) -> HipResult<Vec<Entry<'_>>> {
-    let count = u64_at(bytes, BUNDLE_MAGIC.len()).filter(|count| *count <= MAX_ENTRIES).ok_or(HipError::INVALID_IMAGE)?;
+    let count =
+        u64_at(bytes, BUNDLE_MAGIC.len()).filter(|count| *count <= MAX_ENTRIES).ok_or(HipError::INVALID_IMAGE)?;
     let mut position = BUNDLE_MAGIC.len() + 8;
     let mut entries = Vec::new();
     for _ in 0..count {
@@ -104,8 +105,18 @@ struct Compressed {
 fn compressed_header(image: &[u8]) -> Option<Compressed> {
     let method = u16_at(image, 6)?;
     match u16_at(image, 4)? {
-        2 => Some(Compressed { total_bytes: u32_at(image, 8)?.into(), uncompressed_bytes: u32_at(image, 12)?.into(), data: 24, method }),
-        3 => Some(Compressed { total_bytes: u64_at(image, 8)?, uncompressed_bytes: u64_at(image, 16)?, data: 32, method }),
+        2 => Some(Compressed {
+            total_bytes: u32_at(image, 8)?.into(),
+            uncompressed_bytes: u32_at(image, 12)?.into(),
+            data: 24,
+            method,
+        }),
+        3 => Some(Compressed {
+            total_bytes: u64_at(image, 8)?,
+            uncompressed_bytes: u64_at(image, 16)?,
+            data: 32,
+            method,
+        }),
         _ => None,
     }
 }
@@ -120,7 +131,8 @@ fn decompress(image: &[u8]) -> HipResult<Vec<u8>> {
     let mut bundle = Vec::new();
     let read = match header.method {
         0 => flate2::read::ZlibDecoder::new(data).take(MAX_CODE_BYTES).read_to_end(&mut bundle),
-        1 => zstd::stream::read::Decoder::new(data).and_then(|decoder| decoder.take(MAX_CODE_BYTES).read_to_end(&mut bundle)),
+        1 => zstd::stream::read::Decoder::new(data)
+            .and_then(|decoder| decoder.take(MAX_CODE_BYTES).read_to_end(&mut bundle)),
         _ => return Err(HipError::INVALID_IMAGE),
     };
     match read {
@@ -143,7 +155,9 @@ pub(crate) fn image_bytes(prefix: &[u8]) -> HipResult<usize> {
         if prefix.len() < 32 {
             return Ok(32);
         }
-        let header = compressed_header(prefix).filter(|header| header.total_bytes <= MAX_CODE_BYTES).ok_or(HipError::INVALID_IMAGE)?;
+        let header = compressed_header(prefix)
+            .filter(|header| header.total_bytes <= MAX_CODE_BYTES)
+            .ok_or(HipError::INVALID_IMAGE)?;
         return usize::try_from(header.total_bytes).map(|total| total.max(32)).map_err(|_| HipError::INVALID_IMAGE);
     }
     if prefix.starts_with(ELF_MAGIC) {
@@ -160,7 +174,8 @@ pub(crate) fn image_bytes(prefix: &[u8]) -> HipResult<usize> {
     if prefix.len() < position {
         return Ok(position);
     }
-    let count = u64_at(prefix, BUNDLE_MAGIC.len()).filter(|count| *count <= MAX_ENTRIES).ok_or(HipError::INVALID_IMAGE)?;
+    let count =
+        u64_at(prefix, BUNDLE_MAGIC.len()).filter(|count| *count <= MAX_ENTRIES).ok_or(HipError::INVALID_IMAGE)?;
     let mut end = position;
     for _ in 0..count {
         if prefix.len() < position + 24 {
@@ -217,7 +232,11 @@ mod tests {
     }
 
     fn sample() -> Vec<u8> {
-        bundle(&[("host-x86_64-unknown-linux-gnu-", b""), ("hipv4-amdgcn-amd-amdhsa--gfx942", &elf(224)), ("hipv4-x86_64-unknown-linux-gnu--", &elf(62))])
+        bundle(&[
+            ("host-x86_64-unknown-linux-gnu-", b""),
+            ("hipv4-amdgcn-amd-amdhsa--gfx942", &elf(224)),
+            ("hipv4-x86_64-unknown-linux-gnu--", &elf(62)),
+        ])
     }
 
     fn compressed_v3(method: u16) -> Vec<u8> {

@@ -20,7 +20,10 @@ pub(crate) enum CaptureMode {
 impl CaptureMode {
     /// The mode a C program names. Fails with `hipErrorInvalidValue`.
     pub(crate) fn from_raw(raw: i32) -> HipResult<Self> {
-        [Self::Global, Self::ThreadLocal, Self::Relaxed].into_iter().find(|mode| *mode as i32 == raw).ok_or(HipError::INVALID_VALUE)
+        [Self::Global, Self::ThreadLocal, Self::Relaxed]
+            .into_iter()
+            .find(|mode| *mode as i32 == raw)
+            .ok_or(HipError::INVALID_VALUE)
     }
 }
 
@@ -168,7 +171,9 @@ pub(crate) fn end(stream: &Arc<Stream>) -> HipResult<usize> {
     let outcome = session.check().and_then(|()| {
         let unjoined = session.streams().iter().any(|other| {
             let branch = lock(&other.capture);
-            branch.as_ref().is_some_and(|branch| other.id != stream.id && !session.graph.all_precede(&branch.tips, &tips))
+            branch
+                .as_ref()
+                .is_some_and(|branch| other.id != stream.id && !session.graph.all_precede(&branch.tips, &tips))
         });
         if unjoined { Err(HipError::CAPTURE_UNJOINED) } else { Ok(session.graph_handle) }
     });

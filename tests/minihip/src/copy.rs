@@ -120,6 +120,10 @@ pub(crate) struct Sides {
 }
 
 impl Sides {
+    fn are_on_two_devices(self) -> bool {
+        self.dst.zip(self.src).is_some_and(|(dst, src)| dst.device != src.device)
+    }
+
     fn is_host(side: Option<Allocation>) -> bool {
         side.is_none_or(|allocation| allocation.kind.is_host())
     }
@@ -135,19 +139,25 @@ pub(crate) fn check(dst: usize, src: usize, shape: &Shape, kind: i32) -> HipResu
         3 | 1024 => (true, true),
         _ => return Err(HipError::INVALID_DIRECTION),
     };
-    if dst == 0 || src == 0 || (dst_must_be_known && sides.dst.is_none()) || (src_must_be_known && sides.src.is_none()) {
+    if dst == 0 || src == 0 || (dst_must_be_known && sides.dst.is_none()) || (src_must_be_known && sides.src.is_none())
+    {
         return Err(HipError::INVALID_VALUE);
     }
     let dst_span = shape.span(shape.dst_pitch, shape.dst_slice)?;
     let src_span = shape.span(shape.src_pitch, shape.src_slice)?;
-    let inside = |side: Option<Allocation>, address, span| side.is_none() || memory::find_range(address, span).is_some();
-    if inside(sides.dst, dst, dst_span) && inside(sides.src, src, src_span) { Ok(sides) } else { Err(HipError::INVALID_VALUE) }
+    let inside =
+        |side: Option<Allocation>, address, span| side.is_none() || memory::find_range(address, span).is_some();
+    if inside(sides.dst, dst, dst_span) && inside(sides.src, src, src_span) {
+        Ok(sides)
+    } else {
+        Err(HipError::INVALID_VALUE)
+    }
 }
 
 /// Whether a spelling returns before the copy is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// Done on return where a host side is involved; device to device stays asynchronous to the host.
+    /// Done on return where a host side or a second device is involved; within a device it stays asynchronous to the host.
     Host,
     /// Done on return in any case (`hipMemcpyWithStream`).
     Always,
@@ -156,7 +166,14 @@ pub(crate) enum Blocking {
 }
 
 /// Submits a copy to `stream`.
-pub(crate) fn submit(stream: &Arc<Stream>, dst: usize, src: usize, shape: Shape, kind: i32, blocking: Blocking) -> HipResult {
+pub(crate) fn submit(
+    stream: &Arc<Stream>,
+    dst: usize,
+    src: usize,
+    shape: Shape,
+    kind: i32,
+    blocking: Blocking,
+) -> HipResult {
     if shape.is_empty() {
         return if matches!(kind, 0..=4 | 1024) { Ok(()) } else { Err(HipError::INVALID_DIRECTION) };
     }
@@ -170,7 +187,7 @@ pub(crate) fn submit(stream: &Arc<Stream>, dst: usize, src: usize, shape: Shape,
     let host_involved = Sides::is_host(sides.dst) || Sides::is_host(sides.src);
     let must_wait = match blocking {
         Blocking::Always => true,
-        Blocking::Host => host_involved,
+        Blocking::Host => host_involved || sides.are_on_two_devices(),
         // A device cannot write pageable memory on its own: the call lasts until the data is there.
         Blocking::Never => sides.dst.is_none(),
     };
@@ -194,7 +211,8 @@ mod tests {
         let src: Vec<u8> = (0..=255).collect();
         let mut dst = vec![0xEE_u8; 256];
         // 2 slices of 3 rows of 4 bytes.
-        let shape = Shape { width: 4, height: 3, depth: 2, src_pitch: 10, src_slice: 64, dst_pitch: 16, dst_slice: 100 };
+        let shape =
+            Shape { width: 4, height: 3, depth: 2, src_pitch: 10, src_slice: 64, dst_pitch: 16, dst_slice: 100 };
         let copy = Copy { dst: dst.as_mut_ptr() as usize, src: Source::Memory(src.as_ptr() as usize), shape, kind: 0 };
         copy.execute();
         let mut expected = vec![0xEE_u8; 256];

@@ -74,7 +74,8 @@ pub(crate) fn register(wrapper: usize) -> HipResult<usize> {
         return Err(HipError::INVALID_VALUE);
     }
     // SAFETY: the compiler-generated caller passes its own wrapper, 24 readable bytes.
-    let (magic, bundle) = unsafe { ((wrapper as *const u32).read_unaligned(), ((wrapper + 8) as *const usize).read_unaligned()) };
+    let (magic, bundle) =
+        unsafe { ((wrapper as *const u32).read_unaligned(), ((wrapper + 8) as *const usize).read_unaligned()) };
     if magic != WRAPPER_MAGIC && magic != WRAPPER_MAGIC_SWAPPED {
         eprintln!("minihip: a fat binary with an unknown wrapper ({magic:#x}) is ignored");
         return Err(HipError::INVALID_IMAGE);
@@ -94,7 +95,11 @@ pub(crate) fn unregister(handle: usize) {
 /// `__hipRegisterFunction`.
 pub(crate) fn register_function(binary: usize, host: usize, name: &CStr) {
     if let Some(binary) = BINARIES.get(binary) {
-        add(&FUNCTIONS, host, HostFunction { name: name.to_owned(), binary, kernels: per_device(), functions: per_device() });
+        add(
+            &FUNCTIONS,
+            host,
+            HostFunction { name: name.to_owned(), binary, kernels: per_device(), functions: per_device() },
+        );
     }
 }
 
@@ -112,7 +117,11 @@ pub(crate) fn register_managed(binary: usize, host: usize, name: &CStr, initial:
     // SAFETY: a fresh allocation of this length, known to nobody else.
     unsafe { std::ptr::copy_nonoverlapping(initial.as_ptr(), storage as *mut u8, initial.len()) };
     lock(&binary.managed).push((name.to_owned(), storage));
-    add(&VARIABLES, host, HostVariable { name: name.to_owned(), binary, len_bytes: initial.len(), managed: Some(storage) });
+    add(
+        &VARIABLES,
+        host,
+        HostVariable { name: name.to_owned(), binary, len_bytes: initial.len(), managed: Some(storage) },
+    );
     Ok(storage)
 }
 
@@ -140,11 +149,6 @@ impl HostFunction {
 /// The kernel behind a host stub, on `device`. Fails with `hipErrorInvalidDeviceFunction` on an address that is none.
 pub(crate) fn kernel(host: usize, device: usize) -> HipResult<Arc<Kernel>> {
     look_up(&FUNCTIONS, host).ok_or(HipError::INVALID_DEVICE_FUNCTION)?.kernel(device)
-}
-
-/// Whether `host` is a registered kernel stub.
-pub(crate) fn is_kernel(host: usize) -> bool {
-    look_up(&FUNCTIONS, host).is_some()
 }
 
 /// The function handle of a host stub's kernel on `device`, the same one for every request.

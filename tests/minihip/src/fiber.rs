@@ -215,7 +215,7 @@ impl FiberPool {
         // SAFETY: `block` is a local that outlives the fibers' use of it; all fibers in the lists are alive and
         // suspended, each in exactly one list.
         unsafe {
-            while (*block).next_thread < (*block).thread_count {
+            while has_unstarted(block) {
                 let Some(fiber) = self.idle.pop().or_else(Fiber::new) else { return false };
                 self.resume(fiber, block);
             }
@@ -252,6 +252,15 @@ impl FiberPool {
             unsafe { Fiber::free(fiber) }
         }
     }
+}
+
+/// Whether the block has threads that no fiber has started.
+///
+/// # Safety
+/// `block` is alive and no fiber is running.
+unsafe fn has_unstarted(block: *mut Block) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { (*block).next_thread < (*block).thread_count }
 }
 
 /// Lets the block's threads find it.

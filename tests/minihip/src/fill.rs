@@ -32,7 +32,14 @@ impl Fill {
     }
 
     /// A memset of `height` rows of `width` elements, `pitch` bytes apart.
-    pub(crate) fn pitched(dst: usize, value: u32, element_bytes: usize, width: usize, height: usize, pitch: usize) -> Self {
+    pub(crate) fn pitched(
+        dst: usize,
+        value: u32,
+        element_bytes: usize,
+        width: usize,
+        height: usize,
+        pitch: usize,
+    ) -> Self {
         Self { dst, value, element_bytes, width, height, depth: 1, pitch, slice_pitch: pitch.saturating_mul(height) }
     }
 
@@ -43,7 +50,9 @@ impl Fill {
     /// Bytes from the first written one to past the last.
     fn span_bytes(&self) -> Option<usize> {
         let row = self.width.checked_mul(self.element_bytes)?;
-        if (self.height > 1 && row > self.pitch) || (self.depth > 1 && self.pitch.checked_mul(self.height)? > self.slice_pitch) {
+        if (self.height > 1 && row > self.pitch)
+            || (self.depth > 1 && self.pitch.checked_mul(self.height)? > self.slice_pitch)
+        {
             return None;
         }
         let rows = (self.height - 1).checked_mul(self.pitch)?;

@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::memory;
 use crate::op::Op;
 use crate::registry::{Registry, lock};
+use crate::user_object;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -85,6 +86,8 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Graph {
     nodes: Mutex<Vec<Node>>,
+    /// User objects the graph holds references to, and how many.
+    user_objects: Mutex<Vec<(usize, u32)>>,
 }
 
 /// Which graph a node handle belongs to.
@@ -99,12 +102,16 @@ impl Drop for Graph {
         for node in lock(&self.nodes).drain(..) {
             NODES.remove(node.handle);
         }
+        for (object, count) in lock(&self.user_objects).drain(..) {
+            // The program may have released more than it owned; then there is nothing left to release.
+            let _ = user_object::release(object, count);
+        }
     }
 }
 
 /// Makes an empty graph.
 pub(crate) fn create() -> HipResult<(usize, Arc<Graph>)> {
-    let graph = Arc::new(Graph { nodes: Mutex::default() });
+    let graph = Arc::new(Graph { nodes: Mutex::default(), user_objects: Mutex::default() });
     Ok((register(&graph)?, graph))
 }
 
@@ -143,6 +150,22 @@ pub(crate) fn update(handle: usize, change: impl FnOnce(&NodeOp) -> HipResult<No
 }
 
 impl Graph {
+    /// Takes over `count` references to a user object, until the graph is gone.
+    pub(crate) fn own_user_object(&self, object: usize, count: u32) {
+        lock(&self.user_objects).push((object, count));
+    }
+
+    /// Gives up `count` references to a user object. Fails with `hipErrorInvalidValue` if the graph holds fewer.
+    pub(crate) fn release_user_object(&self, object: usize, count: u32) -> HipResult {
+        let mut held = lock(&self.user_objects);
+        let position = held.iter().position(|(other, owned)| *other == object && *owned >= count);
+        let entry = &mut held[position.ok_or(HipError::INVALID_VALUE)?];
+        entry.1 -= count;
+        held.retain(|(_, owned)| *owned > 0);
+        drop(held);
+        user_object::release(object, count)
+    }
+
     /// The nodes in the order they were added.
     pub(crate) fn nodes(&self) -> Vec<Node> {
         lock(&self.nodes).clone()
@@ -186,7 +209,8 @@ impl Graph {
         let mut changed = nodes.clone();
         for (from, to) in edges {
             let node = changed.iter_mut().find(|node| node.handle == *to).ok_or(HipError::INVALID_VALUE)?;
-            let position = node.dependencies.iter().position(|dependency| dependency == from).ok_or(HipError::INVALID_VALUE)?;
+            let position =
+                node.dependencies.iter().position(|dependency| dependency == from).ok_or(HipError::INVALID_VALUE)?;
             node.dependencies.remove(position);
         }
         *nodes = changed;
@@ -204,7 +228,7 @@ impl Graph {
     /// A deep copy; its nodes remember which ones they were cloned from.
     pub(crate) fn deep_clone(&self) -> HipResult<Arc<Graph>> {
         let originals = self.nodes();
-        let clone = Arc::new(Graph { nodes: Mutex::default() });
+        let clone = Arc::new(Graph { nodes: Mutex::default(), user_objects: Mutex::default() });
         let mut nodes = Vec::with_capacity(originals.len());
         for original in &originals {
             let handle = NODES.insert(|_| Arc::new(NodeOwner(Arc::downgrade(&clone))))?;
@@ -242,7 +266,8 @@ impl Graph {
 
 /// Positions of `nodes` in an order that respects the edges, or `None` if there is a cycle.
 pub(crate) fn topological_order(nodes: &[Node]) -> Option<Vec<usize>> {
-    let position_of: std::collections::HashMap<usize, usize> = nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
+    let position_of: std::collections::HashMap<usize, usize> =
+        nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
     let mut open: Vec<usize> = nodes.iter().map(|node| node.dependencies.len()).collect();
     let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (i, node) in nodes.iter().enumerate() {

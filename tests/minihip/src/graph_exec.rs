@@ -47,7 +47,9 @@ pub(crate) fn destroy(handle: usize) -> HipResult {
 pub(crate) fn instantiate(graph: &Graph, flags: u64) -> HipResult<usize> {
     let nodes = flatten(graph)?;
     let source = graph.deep_clone()?;
-    EXECS.insert(|_| Arc::new(GraphExec { nodes: Mutex::new(Arc::new(nodes)), flags, source, last_launch: Mutex::default() }))
+    EXECS.insert(|_| {
+        Arc::new(GraphExec { nodes: Mutex::new(Arc::new(nodes)), flags, source, last_launch: Mutex::default() })
+    })
 }
 
 fn flatten(graph: &Graph) -> HipResult<Vec<ExecNode>> {
@@ -145,7 +147,9 @@ impl GraphExec {
             })
             .collect::<HipResult<Vec<_>>>()?;
         let run = Op::Graph(Arc::new(GraphRun { nodes, marks }));
-        let after = last.take().filter(|previous| previous.stream.id != stream.id && !previous.stream.progress.reached(previous.target));
+        let after = last
+            .take()
+            .filter(|previous| previous.stream.id != stream.id && !previous.stream.progress.reached(previous.target));
         let target = stream.enqueue_after(after, run)?;
         *last = Some(Dependency { stream: Arc::clone(stream), target });
         Ok(())
@@ -195,7 +199,9 @@ impl GraphRun {
         }
         match (&node.op, &self.marks[i]) {
             (NodeOp::Run(operation), _) => op::run(operation, executor, None),
-            (NodeOp::Batch(operations), _) => operations.iter().for_each(|operation| op::run(operation, executor, None)),
+            (NodeOp::Batch(operations), _) => {
+                operations.iter().for_each(|operation| op::run(operation, executor, None))
+            }
             (NodeOp::EventRecord(_), Some(mark)) => mark.reach(),
             (NodeOp::EventWait(_), Some(mark)) => mark.wait(),
             // Children are dissolved, memory is there from the start, an event never recorded is nothing to wait for.

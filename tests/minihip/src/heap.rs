@@ -89,7 +89,11 @@ impl Heap {
     /// The block size a request is rounded up to, in bytes.
     pub(crate) fn block_bytes(size: usize) -> usize {
         let size = size.max(1);
-        if size <= SMALL_BYTES { size.next_multiple_of(ALIGN_BYTES) } else { size.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES }
+        if size <= SMALL_BYTES {
+            size.next_multiple_of(ALIGN_BYTES)
+        } else {
+            size.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES
+        }
     }
 
     /// Allocates a block for `size` bytes. Fails with `hipErrorOutOfMemory`.
@@ -152,7 +156,8 @@ impl State {
     /// Cuts the block out of the smallest free one that is large enough and suitably aligned.
     fn split(&mut self, block: usize) -> Option<usize> {
         let align = if block > SMALL_BYTES { PAGE_BYTES } else { ALIGN_BYTES };
-        let fits = |size: usize, list: &Vec<usize>| size > block && list.last().is_some_and(|address| address % align == 0);
+        let fits =
+            |size: usize, list: &Vec<usize>| size > block && list.last().is_some_and(|address| address % align == 0);
         let size = *self.bins.iter().filter(|(size, list)| fits(**size, list)).map(|(size, _)| size).min()?;
         let address = self.take_exact(size)?;
         self.bins.entry(size - block).or_default().push(address + block);

@@ -95,7 +95,8 @@ impl Launch {
     /// the launch.
     pub(crate) fn parameter_pointers(&self) -> usize {
         let base = self.kernarg.as_ptr() as usize;
-        let pointers = self.pointers.get_or_init(|| self.kernel.arguments.iter().map(|argument| base + argument.offset).collect());
+        let pointers =
+            self.pointers.get_or_init(|| self.kernel.arguments.iter().map(|argument| base + argument.offset).collect());
         if pointers.is_empty() { 0 } else { pointers.as_ptr() as usize }
     }
 

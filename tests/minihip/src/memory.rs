@@ -47,7 +47,10 @@ pub(crate) struct Allocation {
 impl Allocation {
     /// Whether `len_bytes` from `address` lie inside.
     pub(crate) fn covers(&self, address: usize, len_bytes: usize) -> bool {
-        address.checked_sub(self.base).and_then(|offset| offset.checked_add(len_bytes)).is_some_and(|end| end <= self.len_bytes)
+        address
+            .checked_sub(self.base)
+            .and_then(|offset| offset.checked_add(len_bytes))
+            .is_some_and(|end| end <= self.len_bytes)
     }
 }
 
@@ -78,7 +81,9 @@ impl AllocationMap {
 
     fn overlaps(&self, start: usize, len_bytes: usize) -> bool {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        map.range(..start.saturating_add(len_bytes)).next_back().is_some_and(|(base, allocation)| base + allocation.len_bytes > start)
+        map.range(..start.saturating_add(len_bytes))
+            .next_back()
+            .is_some_and(|(base, allocation)| base + allocation.len_bytes > start)
     }
 }
 
@@ -148,7 +153,15 @@ pub(crate) fn find_range(address: usize, len_bytes: usize) -> Option<Allocation>
 /// Allocates device memory.
 pub(crate) fn allocate_device(device: &Device, len_bytes: usize, flags: u32, pool: usize) -> HipResult<usize> {
     let base = device.heap.allocate(len_bytes)?;
-    device.live.insert(Allocation { base, len_bytes, kind: MemoryKind::Device, device: device.index, flags, id: next_id(), pool });
+    device.live.insert(Allocation {
+        base,
+        len_bytes,
+        kind: MemoryKind::Device,
+        device: device.index,
+        flags,
+        id: next_id(),
+        pool,
+    });
     Ok(base)
 }
 
@@ -191,7 +204,14 @@ pub(crate) fn release_host(allocation: &Allocation) {
 }
 
 /// Adds a range at an address the runtime did not choose. Fails with `taken` if it overlaps a known one.
-pub(crate) fn add_foreign(kind: MemoryKind, device: usize, base: usize, len_bytes: usize, flags: u32, taken: HipError) -> HipResult {
+pub(crate) fn add_foreign(
+    kind: MemoryKind,
+    device: usize,
+    base: usize,
+    len_bytes: usize,
+    flags: u32,
+    taken: HipError,
+) -> HipResult {
     if foreign().overlaps(base, len_bytes) || find(base).is_some() {
         return Err(taken);
     }

@@ -71,7 +71,13 @@ impl CodeObject {
             report_load_failure();
             return Err(HipError::SHARED_INIT_FAILED);
         }
-        Ok(Arc::new(Self { library: LibraryHandle(library), device, symbols, variables: Mutex::default(), _image: file }))
+        Ok(Arc::new(Self {
+            library: LibraryHandle(library),
+            device,
+            symbols,
+            variables: Mutex::default(),
+            _image: file,
+        }))
     }
 
     fn address_of(&self, name: &CStr) -> Option<usize> {
@@ -131,7 +137,8 @@ impl CodeObject {
             return None;
         }
         // SAFETY: the object's symbol gives its size, and the library is mapped; unaligned, as nothing more is known.
-        let words = (0..symbol.len_bytes / 4).map(|i| unsafe { (address as *const u32).add(i).read_unaligned() }).collect();
+        let words =
+            (0..symbol.len_bytes / 4).map(|i| unsafe { (address as *const u32).add(i).read_unaligned() }).collect();
         Some((words, address))
     }
 
@@ -145,7 +152,9 @@ impl CodeObject {
             .take(count)
             .map(|pair| Argument { offset: pair[0] as usize, len_bytes: pair[1] as usize })
             .collect();
-        let fits = |argument: &Argument| argument.offset.checked_add(argument.len_bytes).is_some_and(|end| end <= kernarg_bytes);
+        let fits = |argument: &Argument| {
+            argument.offset.checked_add(argument.len_bytes).is_some_and(|end| end <= kernarg_bytes)
+        };
         if arguments.len() < count || kernarg_bytes > 1 << 20 || !arguments.iter().all(fits) {
             return Err(HipError::INVALID_IMAGE);
         }
@@ -160,7 +169,14 @@ impl CodeObject {
         }
         let mut variables = lock(&self.variables);
         if !variables.contains(&address) {
-            memory::add_foreign(MemoryKind::Variable, self.device, address, symbol.len_bytes, 0, HipError::ALREADY_MAPPED)?;
+            memory::add_foreign(
+                MemoryKind::Variable,
+                self.device,
+                address,
+                symbol.len_bytes,
+                0,
+                HipError::ALREADY_MAPPED,
+            )?;
             variables.push(address);
         }
         Ok((address, symbol.len_bytes))
@@ -185,7 +201,10 @@ fn exported_symbols(code: &[u8]) -> HipResult<HashMap<String, Symbol>> {
         .filter(ObjectSymbol::is_definition)
         .filter_map(|symbol| {
             let is_function = symbol.kind() == SymbolKind::Text;
-            Some((symbol.name().ok()?.to_owned(), Symbol { len_bytes: usize::try_from(symbol.size()).ok()?, is_function }))
+            Some((
+                symbol.name().ok()?.to_owned(),
+                Symbol { len_bytes: usize::try_from(symbol.size()).ok()?, is_function },
+            ))
         })
         .collect())
 }

@@ -29,9 +29,16 @@ pub(crate) enum Op {
     /// Wait for an event's mark.
     WaitMark(Arc<EventMark>),
     /// `hipLaunchHostFunc`.
-    HostFunction { function: HostFn, user_data: usize },
+    HostFunction {
+        function: HostFn,
+        user_data: usize,
+    },
     /// `hipStreamAddCallback`.
-    Callback { function: StreamCallback, stream: usize, user_data: usize },
+    Callback {
+        function: StreamCallback,
+        stream: usize,
+        user_data: usize,
+    },
     WaitValue(WaitValue),
     WriteValue(WriteValue),
     Graph(Arc<GraphRun>),
@@ -169,7 +176,9 @@ mod tests {
         assert!(!WaitCondition::GreaterOrEqual.holds(4, 5, Bits64));
         assert!(WaitCondition::GreaterOrEqual.holds(1, 0xFFFF_FFFF, Bits32), "a wrapped counter is ahead");
         assert!(WaitCondition::And.holds(6, 2, Bits64) && !WaitCondition::And.holds(4, 2, Bits64));
-        assert!(!WaitCondition::Nor.holds(0xFFFF_FFF0, 0xF, Bits32) && WaitCondition::Nor.holds(0xFFFF_FFF0, 0x7, Bits32));
+        assert!(
+            !WaitCondition::Nor.holds(0xFFFF_FFF0, 0xF, Bits32) && WaitCondition::Nor.holds(0xFFFF_FFF0, 0x7, Bits32)
+        );
         assert_eq!(WaitCondition::from_flags(4), None);
     }
 }

@@ -177,10 +177,9 @@ pub(crate) fn allocate(stream: &Arc<Stream>, pool_handle: usize, len_bytes: usiz
     let block = Heap::block_bytes(len_bytes);
     let mut state = lock(&pool.state);
     let opportunistic = state.reuse[1] != 0;
-    let reusable = state
-        .free
-        .iter()
-        .rposition(|free| free.block_bytes() == block && (free.stream.id == stream.id || (opportunistic && free.is_passed())));
+    let reusable = state.free.iter().rposition(|free| {
+        free.block_bytes() == block && (free.stream.id == stream.id || (opportunistic && free.is_passed()))
+    });
     let base = if let Some(position) = reusable {
         let free = state.free.remove(position);
         count_free_blocks(-1);

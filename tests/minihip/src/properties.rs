@@ -40,7 +40,8 @@ pub(crate) fn pci_text(device: &Device) -> String {
 
 /// Compute capability of the reported architecture: gfx942 is 9.4, gfx1100 is 11.0.
 pub(crate) fn capability() -> (i32, i32) {
-    let digits: String = config().arch.trim_start_matches("gfx").chars().take_while(char::is_ascii_alphanumeric).collect();
+    let digits: String =
+        config().arch.trim_start_matches("gfx").chars().take_while(char::is_ascii_alphanumeric).collect();
     let major_digits = digits.len().saturating_sub(2).max(1);
     let major = digits.get(..major_digits).and_then(|text| text.parse().ok()).unwrap_or(9);
     let minor = digits.get(major_digits..major_digits + 1).and_then(|text| text.parse().ok()).unwrap_or(0);

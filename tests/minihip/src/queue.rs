@@ -22,11 +22,7 @@ const YIELDS: u32 = 2;
 pub(crate) fn start(stream: &Arc<Stream>) -> HipResult {
     let stream = Arc::clone(stream);
     let name = format!("hip-queue-{}", stream.id);
-    thread::Builder::new()
-        .name(name)
-        .spawn(move || run(&stream))
-        .map(drop)
-        .map_err(|_| HipError::OUT_OF_MEMORY)
+    thread::Builder::new().name(name).spawn(move || run(&stream)).map(drop).map_err(|_| HipError::OUT_OF_MEMORY)
 }
 
 fn run(stream: &Arc<Stream>) {

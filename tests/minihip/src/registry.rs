@@ -50,7 +50,14 @@ impl<T> Registry<T> {
             let len_bytes = STRIDE_BYTES * CHUNK_SLOTS * CHUNKS;
             // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory; it is never accessed.
             let address = unsafe {
-                libc::mmap(std::ptr::null_mut(), len_bytes, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0)
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    len_bytes,
+                    libc::PROT_NONE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
             };
             // Without the reservation the values are merely unlikely to coincide with pointers.
             if address == libc::MAP_FAILED { 0x5eed_0000_0000 } else { address as usize }
@@ -70,7 +77,8 @@ impl<T> Registry<T> {
                 }
             }
         };
-        let chunk = self.chunks[index / CHUNK_SLOTS].get_or_init(|| (0..CHUNK_SLOTS).map(|_| Mutex::new(None)).collect());
+        let chunk =
+            self.chunks[index / CHUNK_SLOTS].get_or_init(|| (0..CHUNK_SLOTS).map(|_| Mutex::new(None)).collect());
         let handle = self.base() + index * STRIDE_BYTES;
         let object = make(handle);
         *lock(&chunk[index % CHUNK_SLOTS]) = Some(object);

@@ -41,11 +41,6 @@ impl Drop for PerThreadStreams {
     }
 }
 
-/// Index of the thread's current device.
-pub(crate) fn current_device_index() -> usize {
-    DEVICE.get()
-}
-
 /// The thread's current device.
 pub(crate) fn current_device() -> HipResult<&'static Device> {
     device(DEVICE.get())

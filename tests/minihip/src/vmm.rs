@@ -64,7 +64,11 @@ pub(crate) fn reserve(len_bytes: usize, alignment: usize, wanted: usize) -> HipR
     if !is_multiple(len_bytes) || !alignment.is_power_of_two() {
         return Err(HipError::INVALID_VALUE);
     }
-    let at_wanted = if wanted != 0 && wanted.is_multiple_of(alignment) { map_nothing(wanted, len_bytes, libc::MAP_FIXED_NOREPLACE) } else { None };
+    let at_wanted = if wanted != 0 && wanted.is_multiple_of(alignment) {
+        map_nothing(wanted, len_bytes, libc::MAP_FIXED_NOREPLACE)
+    } else {
+        None
+    };
     let base = match at_wanted {
         Some(base) => base,
         None => reserve_aligned(len_bytes, alignment).ok_or(HipError::OUT_OF_MEMORY)?,
@@ -115,7 +119,8 @@ impl Space {
     /// The mappings that lie in a range, if they cover all of it and none sticks out.
     fn covering(&self, base: usize, len_bytes: usize) -> HipResult<Vec<(usize, Mapping)>> {
         let end = base.checked_add(len_bytes).ok_or(HipError::INVALID_VALUE)?;
-        let inside: Vec<(usize, Mapping)> = self.mapped.range(base..end).map(|(start, mapping)| (*start, *mapping)).collect();
+        let inside: Vec<(usize, Mapping)> =
+            self.mapped.range(base..end).map(|(start, mapping)| (*start, *mapping)).collect();
         let mut next = base;
         for (start, mapping) in &inside {
             if *start != next {
@@ -201,7 +206,11 @@ pub(crate) fn retain(address: usize) -> HipResult<usize> {
 pub(crate) fn map(base: usize, len_bytes: usize, offset_bytes: usize, handle: usize) -> HipResult {
     let memory = physical(handle)?;
     let fits = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= memory.len_bytes);
-    if !is_multiple(len_bytes) || !base.is_multiple_of(MIN_GRANULARITY) || !offset_bytes.is_multiple_of(MIN_GRANULARITY) || !fits {
+    if !is_multiple(len_bytes)
+        || !base.is_multiple_of(MIN_GRANULARITY)
+        || !offset_bytes.is_multiple_of(MIN_GRANULARITY)
+        || !fits
+    {
         return Err(HipError::INVALID_VALUE);
     }
     let mut space = lock(&SPACE);
@@ -212,7 +221,9 @@ pub(crate) fn map(base: usize, len_bytes: usize, offset_bytes: usize, handle: us
     let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let offset = offset_bytes as libc::off_t;
     // SAFETY: the range is reserved by this module and has nothing mapped: the placeholder is replaced.
-    let mapped = unsafe { libc::mmap(base as *mut libc::c_void, len_bytes, libc::PROT_NONE, flags, memory.file.as_raw_fd(), offset) };
+    let mapped = unsafe {
+        libc::mmap(base as *mut libc::c_void, len_bytes, libc::PROT_NONE, flags, memory.file.as_raw_fd(), offset)
+    };
     if mapped == libc::MAP_FAILED {
         memory::remove_foreign(MemoryKind::Virtual, base);
         return Err(HipError::MAP_FAILED);
@@ -249,7 +260,8 @@ pub(crate) fn set_access(base: usize, len_bytes: usize, descriptors: &[MemAccess
 /// `hipMemGetAccess`: `hipMemAccessFlags` of the mapping at `address`.
 pub(crate) fn access(location: &MemLocation, address: usize) -> HipResult<u64> {
     device_by_ordinal(location.id)?;
-    let found = memory::find(address).filter(|found| found.kind == MemoryKind::Virtual).ok_or(HipError::INVALID_VALUE)?;
+    let found =
+        memory::find(address).filter(|found| found.kind == MemoryKind::Virtual).ok_or(HipError::INVALID_VALUE)?;
     Ok(found.flags.into())
 }
 
@@ -289,5 +301,10 @@ pub(crate) fn import(descriptor: i32, handle_type: i32, device: &Device) -> HipR
     let file = unsafe { File::from_raw_fd(copy) };
     let len_bytes = file.metadata().map_err(|_| HipError::INVALID_VALUE)?.len() as usize;
     let location = MemLocation { kind: LOCATION_DEVICE, id: device.index as i32 };
-    add_physical(file, len_bytes, MemAllocationProp { kind: 1, requested_handle_type: HANDLE_POSIX_FD, location, ..Default::default() }, device.index)
+    add_physical(
+        file,
+        len_bytes,
+        MemAllocationProp { kind: 1, requested_handle_type: HANDLE_POSIX_FD, location, ..Default::default() },
+        device.index,
+    )
 }

@@ -37,7 +37,15 @@ fn info(handle: usize, status: Out<i32>, id: Out<u64>, null: DefaultStream) -> H
 }
 
 #[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
-fn info_v2(handle: usize, status: Out<i32>, id: Out<u64>, graph: Out<usize>, dependencies: Out<usize>, count: Out<usize>, null: DefaultStream) -> HipResult {
+fn info_v2(
+    handle: usize,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<usize>,
+    dependencies: Out<usize>,
+    count: Out<usize>,
+    null: DefaultStream,
+) -> HipResult {
     status.check()?;
     let info = capture::info(&*stream::resolve(handle, null)?);
     if info.status == 1 {

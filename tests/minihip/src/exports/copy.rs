@@ -1,6 +1,6 @@
 //! Copies.
 
-use crate::abi::{DrvMemcpy3D, Memcpy2D, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos};
+use crate::abi::{ChannelFormatDesc, DrvMemcpy3D, Memcpy2D, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos};
 use crate::api::{In, Out, hip_api};
 use crate::capture;
 use crate::copy::{self, Blocking, Shape};
@@ -30,7 +30,15 @@ impl Plan {
         Self { dst, src, shape: Shape::linear(len_bytes), kind }
     }
 
-    fn rows(dst: usize, dst_pitch: usize, src: usize, src_pitch: usize, width: usize, height: usize, kind: i32) -> HipResult<Self> {
+    fn rows(
+        dst: usize,
+        dst_pitch: usize,
+        src: usize,
+        src_pitch: usize,
+        width: usize,
+        height: usize,
+        kind: i32,
+    ) -> HipResult<Self> {
         if width > dst_pitch || width > src_pitch {
             return Err(HipError::INVALID_PITCH);
         }
@@ -92,13 +100,20 @@ impl Plan {
         let (width, height) = (params.width_bytes, params.height);
         let or_width = |pitch: usize| if pitch == 0 { width } else { pitch };
         let (src_pitch, dst_pitch) = (or_width(params.src_pitch), or_width(params.dst_pitch));
-        let slice = |pitch: usize, rows: usize| pitch.checked_mul(if rows == 0 { height } else { rows }).ok_or(HipError::INVALID_VALUE);
+        let slice = |pitch: usize, rows: usize| {
+            pitch.checked_mul(if rows == 0 { height } else { rows }).ok_or(HipError::INVALID_VALUE)
+        };
         let (src_slice, dst_slice) = (slice(src_pitch, params.src_height)?, slice(dst_pitch, params.dst_height)?);
         let src = side(params.src_memory_type, params.src_host, params.src_device)?;
         let dst = side(params.dst_memory_type, params.dst_host, params.dst_device)?;
         let src = offset(offset(src, params.src_x_bytes, params.src_y, src_pitch)?, 0, params.src_z, src_slice)?;
         let dst = offset(offset(dst, params.dst_x_bytes, params.dst_y, dst_pitch)?, 0, params.dst_z, dst_slice)?;
-        Ok(Self { dst, src, shape: Shape { width, height, depth: params.depth, src_pitch, src_slice, dst_pitch, dst_slice }, kind: DEFAULT })
+        Ok(Self {
+            dst,
+            src,
+            shape: Shape { width, height, depth: params.depth, src_pitch, src_slice, dst_pitch, dst_slice },
+            kind: DEFAULT,
+        })
     }
 
     fn on_default(self, null: DefaultStream) -> HipResult {
@@ -151,17 +166,33 @@ fn symbol_range(symbol: usize, len_bytes: usize, offset_bytes: usize) -> HipResu
 }
 
 /// A copy to a symbol. Fails with `hipErrorInvalidMemcpyDirection` on a kind that cannot end at a device.
-pub(crate) fn to_symbol(symbol: usize, src: usize, len_bytes: usize, offset_bytes: usize, kind: i32) -> HipResult<Plan> {
+pub(crate) fn to_symbol(
+    symbol: usize,
+    src: usize,
+    len_bytes: usize,
+    offset_bytes: usize,
+    kind: i32,
+) -> HipResult<Plan> {
     match kind {
-        HOST_TO_DEVICE | DEVICE_TO_DEVICE | DEFAULT => Ok(Plan::linear(symbol_range(symbol, len_bytes, offset_bytes)?, src, len_bytes, kind)),
+        HOST_TO_DEVICE | DEVICE_TO_DEVICE | DEFAULT => {
+            Ok(Plan::linear(symbol_range(symbol, len_bytes, offset_bytes)?, src, len_bytes, kind))
+        }
         _ => Err(HipError::INVALID_DIRECTION),
     }
 }
 
 /// A copy from a symbol. Fails with `hipErrorInvalidMemcpyDirection` on a kind that cannot start at a device.
-pub(crate) fn from_symbol(dst: usize, symbol: usize, len_bytes: usize, offset_bytes: usize, kind: i32) -> HipResult<Plan> {
+pub(crate) fn from_symbol(
+    dst: usize,
+    symbol: usize,
+    len_bytes: usize,
+    offset_bytes: usize,
+    kind: i32,
+) -> HipResult<Plan> {
     match kind {
-        DEVICE_TO_HOST | DEVICE_TO_DEVICE | DEFAULT => Ok(Plan::linear(dst, symbol_range(symbol, len_bytes, offset_bytes)?, len_bytes, kind)),
+        DEVICE_TO_HOST | DEVICE_TO_DEVICE | DEFAULT => {
+            Ok(Plan::linear(dst, symbol_range(symbol, len_bytes, offset_bytes)?, len_bytes, kind))
+        }
         _ => Err(HipError::INVALID_DIRECTION),
     }
 }
@@ -269,4 +300,10 @@ hip_api! {
         }
         Ok(())
     }
+}
+
+/// `hipCreateChannelDesc`: a struct by value instead of an error code.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn hipCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: i32) -> ChannelFormatDesc {
+    ChannelFormatDesc { x, y, z, w, kind }
 }

@@ -1,6 +1,9 @@
 //! Graphs and their nodes.
 
-use crate::abi::{BatchMemOpParams, Extent, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms, MemsetParams, PitchedPtr};
+use crate::abi::{
+    BatchMemOpParams, Extent, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms, MemsetParams,
+    PitchedPtr,
+};
 use crate::api::{In, Out, hip_alias, hip_api};
 use crate::copy::{self, Copy, Shape, Source};
 use crate::error::{HipError, HipResult};
@@ -27,14 +30,17 @@ pub(crate) fn add(out: Out<usize>, graph: usize, dependencies: In<usize>, count:
 pub(crate) fn kernel_op(params: &KernelNodeParams) -> HipResult<NodeOp> {
     let kernel = launch::find_kernel(params.func, current_device()?.index)?;
     let kernarg = launch::gather_arguments(&kernel, params.kernel_params, params.extra)?;
-    let geometry = Geometry { grid: params.grid, block: params.block, dynamic_shared_bytes: params.shared_bytes as usize };
+    let geometry =
+        Geometry { grid: params.grid, block: params.block, dynamic_shared_bytes: params.shared_bytes as usize };
     Ok(NodeOp::Run(Op::Kernel(Arc::new(launch::prepare(kernel, geometry, kernarg, params.func)?))))
 }
 
 /// A memset node's fill.
 pub(crate) fn memset_op(params: &MemsetParams) -> HipResult<NodeOp> {
-    let pitch = if params.height > 1 { params.pitch } else { params.width.saturating_mul(params.element_size as usize) };
-    let fill = Fill::pitched(params.dst, params.value, params.element_size as usize, params.width, params.height, pitch);
+    let pitch =
+        if params.height > 1 { params.pitch } else { params.width.saturating_mul(params.element_size as usize) };
+    let fill =
+        Fill::pitched(params.dst, params.value, params.element_size as usize, params.width, params.height, pitch);
     if params.width == 0 || params.height == 0 {
         return Err(HipError::INVALID_VALUE);
     }
@@ -78,8 +84,18 @@ fn copy_params(copy: &Copy) -> HipResult<Memcpy3DParms> {
     let shape = &copy.shape;
     let rows = |slice: usize, pitch: usize| slice.checked_div(pitch).unwrap_or(shape.height);
     Ok(Memcpy3DParms {
-        src_ptr: PitchedPtr { ptr: src, pitch: shape.src_pitch, xsize: shape.width, ysize: rows(shape.src_slice, shape.src_pitch) },
-        dst_ptr: PitchedPtr { ptr: copy.dst, pitch: shape.dst_pitch, xsize: shape.width, ysize: rows(shape.dst_slice, shape.dst_pitch) },
+        src_ptr: PitchedPtr {
+            ptr: src,
+            pitch: shape.src_pitch,
+            xsize: shape.width,
+            ysize: rows(shape.src_slice, shape.src_pitch),
+        },
+        dst_ptr: PitchedPtr {
+            ptr: copy.dst,
+            pitch: shape.dst_pitch,
+            xsize: shape.width,
+            ysize: rows(shape.dst_slice, shape.dst_pitch),
+        },
         extent: Extent { width: shape.width, height: shape.height, depth: shape.depth },
         kind: copy.kind,
         ..Memcpy3DParms::default()
@@ -98,7 +114,14 @@ fn kernel_params(launch: &Launch) -> KernelNodeParams {
 }
 
 fn memset_params(fill: &Fill) -> MemsetParams {
-    MemsetParams { dst: fill.dst, element_size: fill.element_bytes as u32, height: fill.height, pitch: fill.pitch, value: fill.value, width: fill.width }
+    MemsetParams {
+        dst: fill.dst,
+        element_size: fill.element_bytes as u32,
+        height: fill.height,
+        pitch: fill.pitch,
+        value: fill.value,
+        width: fill.width,
+    }
 }
 
 /// Gives a node new parameters; they must be of the kind it is.
@@ -143,7 +166,14 @@ fn event_of(node: &Node, want_record: i32) -> HipResult<usize> {
 }
 
 fn batch_ops(count: u32, params: In<BatchMemOpParams>) -> HipResult<NodeOp> {
-    let ops: Vec<Op> = params.array(count as usize)?.iter().map(batch_op).collect::<HipResult<Vec<_>>>()?.into_iter().flatten().collect();
+    let ops: Vec<Op> = params
+        .array(count as usize)?
+        .iter()
+        .map(batch_op)
+        .collect::<HipResult<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect();
     Ok(NodeOp::Batch(Arc::new(ops)))
 }
 

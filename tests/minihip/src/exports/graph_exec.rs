@@ -10,6 +10,7 @@ use crate::exports::graph::{add, copy_op, host_op, kernel_op, memset_op};
 use crate::graph::{self, NodeOp};
 use crate::graph_exec::{self, UpdateResult};
 use crate::stream::{self, DefaultStream};
+use crate::user_object;
 use std::sync::atomic::Ordering;
 
 /// Every `hipGraphInstantiateFlags`.
@@ -161,20 +162,22 @@ hip_api! {
     fn hipUserObjectCreate(out: Out<usize>, object: usize, destroy: Option<crate::abi::HostFn>, count: u32, flags: u32) {
         out.check()?;
         let destroy = destroy.filter(|_| count > 0 && flags == 1).ok_or(HipError::INVALID_VALUE)?;
-        out.set(crate::user_object::create(object, destroy, count)?)
+        out.set(user_object::create(object, destroy, count)?)
     }
-    fn hipUserObjectRetain(object: usize, count: u32) { crate::user_object::retain(object, count) }
-    fn hipUserObjectRelease(object: usize, count: u32) { crate::user_object::release(object, count) }
+    fn hipUserObjectRetain(object: usize, count: u32) { user_object::retain(object, count) }
+    fn hipUserObjectRelease(object: usize, count: u32) { user_object::release(object, count) }
     fn hipGraphRetainUserObject(graph: usize, object: usize, count: u32, flags: u32) {
-        graph::resolve(graph)?;
-        // hipGraphUserObjectMove: the graph takes over the caller's references.
-        if flags > 1 {
-            return Err(HipError::INVALID_VALUE);
+        let graph = graph::resolve(graph)?;
+        match flags {
+            0 => user_object::retain(object, count)?,
+            // hipGraphUserObjectMove: the graph takes over the caller's references.
+            1 => user_object::check(object)?,
+            _ => return Err(HipError::INVALID_VALUE),
         }
-        if flags == 0 { crate::user_object::retain(object, count) } else { crate::user_object::check(object) }
+        graph.own_user_object(object, count);
+        Ok(())
     }
     fn hipGraphReleaseUserObject(graph: usize, object: usize, count: u32) {
-        graph::resolve(graph)?;
-        crate::user_object::release(object, count)
+        graph::resolve(graph)?.release_user_object(object, count)
     }
 }

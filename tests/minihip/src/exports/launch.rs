@@ -11,7 +11,14 @@ use crate::thread_state::{self, CallConfiguration};
 use DefaultStream::{Legacy, PerThread};
 
 /// Launches the kernel behind a host stub (or a function handle) on `stream`.
-fn by_pointer(function: usize, geometry: Geometry, args: In<usize>, handle: usize, null: DefaultStream, events: &LaunchEvents) -> HipResult {
+fn by_pointer(
+    function: usize,
+    geometry: Geometry,
+    args: In<usize>,
+    handle: usize,
+    null: DefaultStream,
+    events: &LaunchEvents,
+) -> HipResult {
     let stream = stream::resolve(handle, null)?;
     let kernel = launch::find_kernel(function, stream.device)?;
     let kernarg = launch::gather_arguments(&kernel, args, In::from_address(0))?;
@@ -19,7 +26,14 @@ fn by_pointer(function: usize, geometry: Geometry, args: In<usize>, handle: usiz
 }
 
 /// Launches a module's function on `stream`.
-fn by_handle(function: usize, geometry: Geometry, handle: usize, params: In<usize>, extra: In<usize>, events: &LaunchEvents) -> HipResult {
+fn by_handle(
+    function: usize,
+    geometry: Geometry,
+    handle: usize,
+    params: In<usize>,
+    extra: In<usize>,
+    events: &LaunchEvents,
+) -> HipResult {
     let kernel = match module::resolve_function(function) {
         Ok(kernel) => kernel,
         // Kernel stubs are accepted too, as HIP accepts them where it takes a function.
@@ -55,7 +69,17 @@ const fn dim3(x: u32, y: u32, z: u32) -> Dim3 {
 
 /// `hipExtModuleLaunchKernel` and its older spelling: the grid is given in threads.
 #[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
-fn ext_module(function: usize, threads: Dim3, block: Dim3, shared_bytes: usize, stream: usize, params: In<usize>, extra: In<usize>, start: usize, stop: usize) -> HipResult {
+fn ext_module(
+    function: usize,
+    threads: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: usize,
+    params: In<usize>,
+    extra: In<usize>,
+    start: usize,
+    stop: usize,
+) -> HipResult {
     let grid = launch::grid_in_blocks(threads, block)?;
     by_handle(function, geometry(grid, block, shared_bytes), stream, params, extra, &events(start, stop)?)
 }
@@ -159,8 +183,20 @@ hip_api! {
 #[unsafe(export_name = "_Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j")]
 #[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
 pub(crate) extern "C" fn ext_module_launch_kernel_cpp(
-    function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared_bytes: usize, stream: usize, params: In<usize>, extra: In<usize>,
-    start: usize, stop: usize, flags: u32,
+    function: usize,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared_bytes: usize,
+    stream: usize,
+    params: In<usize>,
+    extra: In<usize>,
+    start: usize,
+    stop: usize,
+    flags: u32,
 ) -> i32 {
     hipExtModuleLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra, start, stop, flags)
 }
@@ -169,8 +205,19 @@ pub(crate) extern "C" fn ext_module_launch_kernel_cpp(
 #[unsafe(export_name = "_Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_")]
 #[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
 pub(crate) extern "C" fn hcc_module_launch_kernel_cpp(
-    function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared_bytes: usize, stream: usize, params: In<usize>, extra: In<usize>,
-    start: usize, stop: usize,
+    function: usize,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared_bytes: usize,
+    stream: usize,
+    params: In<usize>,
+    extra: In<usize>,
+    start: usize,
+    stop: usize,
 ) -> i32 {
     hipHccModuleLaunchKernel(function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra, start, stop)
 }

@@ -37,7 +37,11 @@ static KERNELS: Registry<LibraryKernel> = Registry::new();
 fn load(out: Out<usize>, image: &[u8]) -> HipResult {
     // Fails now if there is nothing for this machine in it, not at the first kernel.
     let device = current_device()?;
-    let library = Library { image: image.to_vec(), code: devices().iter().map(|_| OnceLock::new()).collect(), kernels: Mutex::default() };
+    let library = Library {
+        image: image.to_vec(),
+        code: devices().iter().map(|_| OnceLock::new()).collect(),
+        kernels: Mutex::default(),
+    };
     library.code(device.index)?;
     out.set(LIBRARIES.insert(|_| Arc::new(library))?)
 }

@@ -66,7 +66,9 @@ fn free_host(address: usize, kind: MemoryKind) -> HipResult {
     if address == 0 {
         return Ok(());
     }
-    let found = memory::find(address).filter(|found| found.base == address && found.kind == kind).ok_or(HipError::INVALID_VALUE)?;
+    let found = memory::find(address)
+        .filter(|found| found.base == address && found.kind == kind)
+        .ok_or(HipError::INVALID_VALUE)?;
     synchronize_owner(&found);
     let gone = memory::forget_host(address, |allocation| allocation.kind == kind).ok_or(HipError::INVALID_VALUE)?;
     memory::release_host(&gone);
@@ -77,7 +79,8 @@ fn malloc_pitch(out: Out<usize>, pitch_out: Out<usize>, width: usize, height: us
     out.check()?;
     pitch_out.check()?;
     let pitch = width.checked_next_multiple_of(PITCH_BYTES).ok_or(HipError::OUT_OF_MEMORY)?;
-    let len_bytes = pitch.checked_mul(height).and_then(|slice| slice.checked_mul(depth)).ok_or(HipError::OUT_OF_MEMORY)?;
+    let len_bytes =
+        pitch.checked_mul(height).and_then(|slice| slice.checked_mul(depth)).ok_or(HipError::OUT_OF_MEMORY)?;
     malloc(out, len_bytes, 0)?;
     pitch_out.set(pitch)?;
     Ok(pitch)
@@ -271,7 +274,8 @@ hip_api! {
 }
 
 fn managed(address: usize, len_bytes: usize) -> HipResult {
-    let found = memory::find(address).filter(|found| found.kind == MemoryKind::Managed && found.covers(address, len_bytes));
+    let found =
+        memory::find(address).filter(|found| found.kind == MemoryKind::Managed && found.covers(address, len_bytes));
     found.map(drop).ok_or(HipError::INVALID_VALUE)
 }
 
@@ -297,4 +301,3 @@ fn prefetch(address: usize, len_bytes: usize, device: i32, stream: usize) -> Hip
 hip_alias! {
     fn hipFreeHost(address: usize) = hipHostFree;
 }
-

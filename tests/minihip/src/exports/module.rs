@@ -42,7 +42,10 @@ pub(crate) fn function_attribute(kernel: &Kernel, attribute: i32) -> HipResult<i
         4 => 64,
         5 | 6 => 0,
         7 => 0,
-        8 => (properties::SHARED_BYTES_PER_BLOCK - kernel.static_shared_bytes.min(properties::SHARED_BYTES_PER_BLOCK)) as i32,
+        8 => {
+            (properties::SHARED_BYTES_PER_BLOCK - kernel.static_shared_bytes.min(properties::SHARED_BYTES_PER_BLOCK))
+                as i32
+        }
         9 => 0,
         _ => return Err(HipError::INVALID_VALUE),
     })
@@ -77,10 +80,20 @@ fn blocks_per_multiprocessor(kernel: &Kernel, block_threads: i32, dynamic_shared
     Ok(by_threads.min(by_shared).min(32))
 }
 
-fn max_potential(kernel: &Kernel, grid_size: Out<i32>, block_size: Out<i32>, dynamic_shared_bytes: usize, limit: i32) -> HipResult {
+fn max_potential(
+    kernel: &Kernel,
+    grid_size: Out<i32>,
+    block_size: Out<i32>,
+    dynamic_shared_bytes: usize,
+    limit: i32,
+) -> HipResult {
     grid_size.check()?;
     block_size.check()?;
-    let threads = if limit <= 0 { properties::MAX_THREADS_PER_BLOCK as i32 } else { limit.min(properties::MAX_THREADS_PER_BLOCK as i32) };
+    let threads = if limit <= 0 {
+        properties::MAX_THREADS_PER_BLOCK as i32
+    } else {
+        limit.min(properties::MAX_THREADS_PER_BLOCK as i32)
+    };
     let blocks = blocks_per_multiprocessor(kernel, threads, dynamic_shared_bytes)?;
     grid_size.set(blocks * properties::MULTIPROCESSORS)?;
     block_size.set(threads)
@@ -206,7 +219,16 @@ pub(crate) extern "C" fn __hipUnregisterFatBinary(binary: usize) {
 /// `__hipRegisterFunction`; the launch bounds after the names are hints.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __hipRegisterFunction(
-    binary: usize, host: usize, _device_function: usize, name: InStr, _thread_limit: u32, _tid: usize, _bid: usize, _block: usize, _grid: usize, _wave: usize,
+    binary: usize,
+    host: usize,
+    _device_function: usize,
+    name: InStr,
+    _thread_limit: u32,
+    _tid: usize,
+    _bid: usize,
+    _block: usize,
+    _grid: usize,
+    _wave: usize,
 ) {
     crate::api::enter("__hipRegisterFunction", || {
         fat_binary::register_function(binary, host, name.get()?);
@@ -217,7 +239,14 @@ pub(crate) extern "C" fn __hipRegisterFunction(
 /// `__hipRegisterVar`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __hipRegisterVar(
-    binary: usize, host: usize, _host_name: usize, name: InStr, _external: i32, len_bytes: usize, _constant: i32, _global: i32,
+    binary: usize,
+    host: usize,
+    _host_name: usize,
+    name: InStr,
+    _external: i32,
+    len_bytes: usize,
+    _constant: i32,
+    _global: i32,
 ) {
     crate::api::enter("__hipRegisterVar", || {
         fat_binary::register_variable(binary, host, name.get()?, len_bytes);
@@ -228,7 +257,12 @@ pub(crate) extern "C" fn __hipRegisterVar(
 /// `__hipRegisterManagedVar`: the host's pointer is set to storage that host and devices share.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __hipRegisterManagedVar(
-    binary: usize, pointer: Out<usize>, initial: crate::api::In<u8>, name: InStr, len_bytes: usize, _align: u32,
+    binary: usize,
+    pointer: Out<usize>,
+    initial: crate::api::In<u8>,
+    name: InStr,
+    len_bytes: usize,
+    _align: u32,
 ) {
     crate::api::enter("__hipRegisterManagedVar", || {
         let storage = fat_binary::register_managed(binary, pointer.address(), name.get()?, &initial.array(len_bytes)?)?;

@@ -20,7 +20,11 @@ fn allocate(out: Out<usize>, len_bytes: usize, pool: Option<usize>, stream: usiz
 /// The pool of a location: devices only.
 fn of_location(location: In<MemLocation>) -> HipResult<&'static crate::device::Device> {
     let location = location.get()?;
-    if location.kind == crate::abi::LOCATION_DEVICE { device_by_ordinal(location.id) } else { Err(HipError::NOT_SUPPORTED) }
+    if location.kind == crate::abi::LOCATION_DEVICE {
+        device_by_ordinal(location.id)
+    } else {
+        Err(HipError::NOT_SUPPORTED)
+    }
 }
 
 hip_api! {

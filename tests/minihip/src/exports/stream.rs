@@ -45,7 +45,13 @@ fn launch_host_function(handle: usize, null: DefaultStream, function: Option<Hos
     stream::resolve(handle, null)?.submit(Op::HostFunction { function, user_data }).map(drop)
 }
 
-fn add_callback(handle: usize, null: DefaultStream, function: Option<StreamCallback>, user_data: usize, flags: u32) -> HipResult {
+fn add_callback(
+    handle: usize,
+    null: DefaultStream,
+    function: Option<StreamCallback>,
+    user_data: usize,
+    flags: u32,
+) -> HipResult {
     let function = function.ok_or(HipError::INVALID_VALUE)?;
     if flags != 0 {
         return Err(HipError::INVALID_VALUE);
@@ -89,7 +95,9 @@ fn submit(handle: usize, op: Op) -> HipResult {
 /// runs in order and its memory is coherent.
 pub(crate) fn batch_op(params: &BatchMemOpParams) -> HipResult<Option<Op>> {
     match params.operation {
-        1 => wait_value(params.address, ValueWidth::Bits32, params.value & 0xFFFF_FFFF, u64::MAX, params.flags).map(Some),
+        1 => {
+            wait_value(params.address, ValueWidth::Bits32, params.value & 0xFFFF_FFFF, u64::MAX, params.flags).map(Some)
+        }
         2 => write_value(params.address, ValueWidth::Bits32, params.value).map(Some),
         4 => wait_value(params.address, ValueWidth::Bits64, params.value, u64::MAX, params.flags).map(Some),
         5 => write_value(params.address, ValueWidth::Bits64, params.value).map(Some),
