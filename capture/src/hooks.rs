@@ -227,7 +227,10 @@ impl HookCall<'_> {
         unsafe {
             match self.plan.hook {
                 Hook::EntryPoint => dlsym::replace_entry_point(self.word(0) as *const _, self.word(1) as *mut _),
-                Hook::Memory => self.remember_memory(),
+                Hook::Memory => {
+                    self.remember_memory();
+                    process.description().ask();
+                }
                 Hook::FatBinary => {
                     if let Some(code) = transfers.code.take() {
                         process.kernels().register(raw, code.number, code.address, code.len_bytes);

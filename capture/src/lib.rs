@@ -4,7 +4,7 @@
 //! |---|---|
 //! | getting between a program and HIP | [`shims`], [`real`], [`runtime`], [`dlsym`], [`elf`] |
 //! | whether and where to record | [`config`], [`notice`] |
-//! | one process's recording, from first call to exit | [`process`], [`manifest`] |
+//! | one process's recording, from first call to exit | [`process`], [`manifest`], [`description`] |
 //! | one call | [`recorder`], [`plan`], [`sections`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`] |
 //! | contents, and what tells whose they are | [`contents`] |
@@ -13,6 +13,7 @@
 mod clock;
 mod config;
 mod contents;
+mod description;
 mod dlsym;
 mod elf;
 mod errno;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use hrr_format::archive::PROCESS_PREFIX;
 use hrr_format::catalogue::APIS;
 use hrr_format::manifest::{
-    Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, Runtime, VERSION,
+    Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION,
 };
 
 use crate::process::{self, Process};
@@ -27,6 +27,7 @@ pub(crate) enum Completeness {
 pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result<()> {
     let _lock = process.manifest_lock();
     let (pid, parent_pid) = process.ids();
+    let (runtime, devices) = process.description().known();
     let manifest = ProcessManifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -46,8 +47,8 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
             tick_at_start: process.origin().tick,
             unix_ns_at_start: process.origin().unix_ns,
         },
-        runtime: Runtime::default(),
-        devices: Vec::new(),
+        runtime,
+        devices,
         command: command_line(),
         capture_version: env!("CARGO_PKG_VERSION").to_owned(),
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),

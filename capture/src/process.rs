@@ -19,6 +19,7 @@ use crate::contents::allocations::Allocations;
 use crate::contents::blob_writer::BlobWriter;
 use crate::contents::graph_copies::{self, GraphCopies};
 use crate::contents::pending_results::{self, PendingResults};
+use crate::description::Description;
 use crate::errno::KeepErrno;
 use crate::kernels::Kernels;
 use crate::writer::{Background, StreamIdentity, ThreadStream};
@@ -84,6 +85,7 @@ pub(crate) struct Process {
     allocations: Allocations,
     pending: PendingResults,
     graphs: GraphCopies,
+    description: Description,
 }
 
 impl Process {
@@ -154,6 +156,11 @@ impl Process {
     /// Host memory that graphs touch when they are launched.
     pub(crate) fn graphs(&self) -> &GraphCopies {
         &self.graphs
+    }
+
+    /// The runtime and its devices.
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
     }
 
     /// Held while a manifest is written.
@@ -292,6 +299,7 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         allocations: Allocations::default(),
         pending: PendingResults::default(),
         graphs: GraphCopies::default(),
+        description: Description::default(),
         config,
         dir,
         pid,

@@ -52,6 +52,23 @@ pub(crate) fn exists(api: usize) -> bool {
     !address(api).is_null()
 }
 
+/// The file that a function found so far lies in.
+pub(crate) fn library_path() -> Option<String> {
+    let found = REAL.iter().map(|slot| slot.load(Ordering::Acquire)).find(|found| !found.is_null())?;
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `info` is writable; `dladdr` takes any address.
+    if unsafe { libc::dladdr(found, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: `dladdr` filled it, and was zero before.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's names are NUL-terminated.
+    Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
 #[cold]
 fn look_up(api: usize) -> *mut c_void {
     let _errno = KeepErrno::new();

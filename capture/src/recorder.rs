@@ -20,6 +20,7 @@ use hrr_format::record::{
 use crate::contents::allocations::Owner;
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Complete, Observation};
+use crate::contents::region::Region;
 use crate::errno::KeepErrno;
 use crate::hooks::HookCall;
 use crate::plan::{self, Plan, Route};
@@ -452,6 +453,7 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
         std::slice::from_raw_parts(call.record.add(HEADER_BYTES).cast::<u64>().cast_const(), usize::from(plan.words))
     };
     let hook_call = HookCall { process, plan, words };
+    let mut waited = false;
     if plan.route == Route::General {
         // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
         let transfers = unsafe { &mut stream.scratch().transfers };
@@ -469,25 +471,32 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
                 }
             } else if !transfers.results.is_empty() {
                 process.pending().add(&transfers.results, hook_call.stream());
+                // A copy to pageable memory may have waited for its end, as CUDA's documentation says of the like. The program
+                // may then read, and change, the memory at once.
+                waited = transfers.results.iter().any(|result| !is_pinned(process, &result.region));
             }
         }
     }
-    if plan.observes && code == 0 && pending_results::any() {
+    if (plan.observes || waited) && code == 0 && pending_results::any() {
         let observation = Observation {
             effect: plan.api.effect,
             stream: plan.stream_word.map(|_| hook_call.stream()),
             sequence: call.sequence,
         };
         for result in process.pending().observe(&observation) {
-            let pinned = matches!(
-                process.allocations().find(result.region.address),
-                Some((Owner::Pinned, left)) if result.region.span_bytes().is_some_and(|span| span <= left)
-            );
-            let trust = if pinned { Trust::Readable } else { Trust::Doubtful };
+            let trust = if is_pinned(process, &result.region) { Trust::Readable } else { Trust::Doubtful };
             // SAFETY: pinned memory stays until HIP is told otherwise; other memory is not trusted.
             unsafe { snapshot(process, stream, call.stream, &result, trust) };
         }
     }
+}
+
+/// Whether all of a region lies in one pinned range.
+fn is_pinned(process: &Process, region: &Region) -> bool {
+    let Some((Owner::Pinned, left_bytes)) = process.allocations().find(region.address) else {
+        return false;
+    };
+    region.span_bytes().is_some_and(|span_bytes| span_bytes <= left_bytes)
 }
 
 /// Records a result that has become visible, and says so in the stream.

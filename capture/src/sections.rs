@@ -394,7 +394,8 @@ impl Drafting<'_> {
             let trust = if pinned || self.other_side_fits(&region) { Trust::Readable } else { Trust::Doubtful };
             // SAFETY: by the caller's contract, as far as it is trusted.
             let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, trust) };
-            self.push(SectionTag::BlobIn, param, presence, BlobRef::BYTES, inline(None, reference));
+            let len = if presence == Presence::Absent { 0 } else { BlobRef::BYTES };
+            self.push(SectionTag::BlobIn, param, presence, len, inline(None, reference));
         }
         if access.writes() {
             let (presence, reference) = self.blob_out(region, len_bytes);
@@ -425,6 +426,7 @@ impl Drafting<'_> {
         let number = writer.blobs.next_number();
         // SAFETY: by the caller's contract, as far as it is trusted.
         let read = unsafe { writer.add(writer.blobs, number, region, trust) };
+        // Memory that cannot be read is a mistake of the program's, for the runtime to refuse: there is nothing to refer to.
         let presence = if read { Presence::Present } else { Presence::Absent };
         (presence, BlobRef { number, size_bytes: len_bytes })
     }
@@ -453,7 +455,8 @@ impl Drafting<'_> {
             if access.reads() {
                 // SAFETY: doubtful memory need not be readable.
                 let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, Trust::Doubtful) };
-                self.push(SectionTag::GraphHostIn, NO_PARAM, presence, BYTES, inline(address, reference));
+                let len = if presence == Presence::Absent { 0 } else { BYTES };
+                self.push(SectionTag::GraphHostIn, NO_PARAM, presence, len, inline(address, reference));
             }
             if access.writes() {
                 let (presence, reference) = self.blob_out(region, len_bytes);
