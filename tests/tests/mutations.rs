@@ -17,7 +17,8 @@ fn expect_noticed(mutation: &str, workloads: &[&str]) {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let replay = |index| {
             let seed = soak::seed(&format!("{mutation} {name}"), index);
-            Replay::of_recording(&recording).args(["--threads", "0"]).chaos(seed)
+            // To the byte: what these programs compute are integers, and wrong ones may be close when taken for floats.
+            Replay::of_recording(&recording).args(["--threads", "0"]).env("HIP_HRR_D2H_EXACT", 1).chaos(seed)
         };
         replay(0).run().expect_pass();
         let noticed = (0..RUNS).any(|index| {
@@ -45,12 +46,14 @@ fn an_ignored_device_is_noticed() {
 
 #[test]
 fn a_kernel_taken_by_name_alone_is_noticed() {
-    expect_noticed("name-only-kernel", &["module_launch", "same_name_units"]);
+    expect_noticed("name-only-kernel", &["module_launch"]);
 }
 
 #[test]
 fn a_stale_handle_is_noticed() {
-    expect_noticed("stale-handle", &["suballoc"]);
+    // Threads that come and go at other moments than at capture: their handles come back to other threads. A single
+    // thread would get the same values back in the same order, and the stale handle would be the right one by luck.
+    expect_noticed("stale-handle", &["thread_churn"]);
 }
 
 #[test]
