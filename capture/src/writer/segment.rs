@@ -1,8 +1,10 @@
 //! A segment of a stream file: a range whose blocks are allocated before it is mapped.
 //!
 //! A store to a mapped page that the file system has no block for kills the program with SIGBUS. So the range is
-//! allocated first, and a disk that is full says so here, where it can still be handled. The pages are then faulted in
-//! for writing, away from the path of the program's calls.
+//! allocated first, and a disk that is full says so here, where it can still be handled. The pages are then brought into
+//! the page cache by writing zeros and mapped writable in one go, away from the path of the program's calls. (Writing in
+//! long pieces lets the file system use large folios: measured on ext4, 0.7 us a page all told, against 3.3 us where
+//! each page of the fresh allocation is faulted in for writing.)
 
 use std::io;
 
@@ -32,6 +34,7 @@ impl Segment {
         check_size_limit(end_bytes)?;
         let fd = file.fd()?;
         allocate(fd, offset_bytes, len_bytes)?;
+        write_zeros(fd, offset_bytes, len_bytes)?;
         // SAFETY: a new shared mapping of a file that is open for reading and writing, at an address of the kernel's
         // choice; the offset is a multiple of the page size.
         let base = unsafe {
@@ -100,17 +103,16 @@ fn allocate(fd: libc::c_int, offset_bytes: u64, len_bytes: usize) -> io::Result<
         // SAFETY: `fallocate` touches no memory of ours.
         match check(unsafe { libc::fallocate(fd, 0, offset_bytes as i64, len_bytes as i64) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A file system without the call: writing zeros allocates too.
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                return write_zeros(fd, offset_bytes, len_bytes);
-            }
+            // A file system without the call: writing zeros, which follows, allocates too.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(()),
             done => return done,
         }
     }
 }
 
 fn write_zeros(fd: libc::c_int, offset_bytes: u64, len_bytes: usize) -> io::Result<()> {
-    static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+    /// Takes no memory: it is never written to, so that all of it is the kernel's one page of zeros.
+    static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
     let mut done = 0;
     while done < len_bytes {
         let step = ZEROS.len().min(len_bytes - done);
