@@ -360,6 +360,28 @@ pub(crate) struct ChannelFormatDesc {
     pub(crate) kind: i32,
 }
 
+/// `HIP_ARRAY_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrayDescriptor {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+}
+
+/// `HIP_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array3DDescriptor {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    pub(crate) format: i32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,12 +10,13 @@
 //! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`] |
 //! | per-process and per-thread state | [`config`], [`device`], [`thread_state`], [`registry`] |
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
-//! | memory | [`heap`], [`memory`], [`copy`], [`fill`], [`pool`], [`vmm`] |
+//! | memory | [`heap`], [`memory`], [`array`], [`copy`], [`fill`], [`pool`], [`vmm`] |
 //! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
 //! | graphs | [`graph`], [`graph_exec`], [`capture`], [`user_object`] |
 
 mod abi;
 mod api;
+mod array;
 mod bundle;
 mod capture;
 mod config;

@@ -216,8 +216,8 @@ fn handles_and_ranges_are_checked() {
     assert_eq!(hip.hipHostRegister(address + 100, 10, 0), 712);
     assert_eq!(hip.hipHostUnregister(address), 0);
     assert_eq!(hip.hipHostUnregister(address), 713);
-    let mut array = 0;
-    assert_eq!(hip.hipMallocArray(&mut array, 0, 1, 1, 0), 801, "what is not offered says so");
+    let mut resource = 0;
+    assert_eq!(hip.hipGraphicsGLRegisterBuffer(&mut resource, 0, 0), 801, "what is not offered says so");
     hip.hipGetLastError();
 }
 
@@ -238,11 +238,11 @@ fn kernels_run_with_barriers_and_shared_memory() {
     struct Buffer(usize, usize, u32);
     let (buffer, size) = (Buffer(input, output, n), 24_usize);
     let extra: [*const c_void; 5] = [
-        1 as *const c_void,
+        std::ptr::without_provenance(1),
         (&raw const buffer).cast(),
-        2 as *const c_void,
+        std::ptr::without_provenance(2),
         (&raw const size).cast(),
-        3 as *const c_void,
+        std::ptr::without_provenance(3),
     ];
     let none = std::ptr::null();
     let launched =
@@ -396,6 +396,27 @@ fn physical_memory_can_be_mapped_twice_and_where_asked() {
     assert_eq!(hip.hipMemUnmap(range, 2 * LEN), 0);
     assert_eq!(hip.hipMemset(range, 1, 16), INVALID_VALUE);
     assert_eq!(hip.hipMemAddressFree(range, 2 * LEN), 0);
+}
+
+#[test]
+fn arrays_hold_rows_and_refuse_boxes_that_stick_out() {
+    let (hip, _alone) = hip();
+    let (mut array, mut other) = (0, 0);
+    let desc = [32, 0, 0, 0, 1];
+    assert_eq!(hip.hipMallocArray(&mut array, &desc, 6, 4, 0), 0);
+    assert_eq!(hip.hipMallocArray(&mut other, &desc, 6, 4, 0), 0);
+    let host: Vec<u32> = (0..32).collect();
+    let address = host.as_ptr() as usize;
+    // A 3 by 2 box of a row of 8, to element (2, 1).
+    assert_eq!(hip.hipMemcpy2DToArray(array, 8, 1, address, 32, 12, 2, HOST_TO_DEVICE), 0);
+    assert_eq!(hip.hipMemcpy2DToArray(array, 16, 1, address, 32, 12, 2, HOST_TO_DEVICE), INVALID_VALUE);
+    assert_eq!(hip.hipMemcpy2DToArray(array, 8, 3, address, 32, 12, 2, HOST_TO_DEVICE), INVALID_VALUE);
+    assert_eq!(hip.hipMemcpy2DArrayToArray(other, 0, 2, array, 8, 1, 12, 2, DEVICE_TO_DEVICE), 0);
+    let mut back = [0_u32; 6];
+    assert_eq!(hip.hipMemcpy2DFromArray(back.as_mut_ptr() as usize, 12, other, 0, 2, 12, 2, DEVICE_TO_HOST), 0);
+    assert_eq!(back, [0, 1, 2, 8, 9, 10]);
+    assert_eq!((hip.hipFreeArray(array), hip.hipFreeArray(array), hip.hipFreeArray(other)), (0, INVALID_HANDLE, 0));
+    hip.hipGetLastError();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::abi::{ChannelFormatDesc, DrvMemcpy3D, Memcpy2D, Memcpy3DParms, Memcpy3DPeerParms, PitchedPtr, Pos};
 use crate::api::{In, Out, hip_api};
+use crate::array::{self, Array};
 use crate::capture;
 use crate::copy::{self, Blocking, Shape};
 use crate::device::device_by_ordinal;
@@ -11,9 +12,9 @@ use crate::stream::{self, DefaultStream};
 use crate::thread_state::current_device;
 use DefaultStream::{Legacy, PerThread};
 
-const HOST_TO_DEVICE: i32 = 1;
-const DEVICE_TO_HOST: i32 = 2;
-const DEVICE_TO_DEVICE: i32 = 3;
+pub(crate) const HOST_TO_DEVICE: i32 = 1;
+pub(crate) const DEVICE_TO_HOST: i32 = 2;
+pub(crate) const DEVICE_TO_DEVICE: i32 = 3;
 const DEFAULT: i32 = 4;
 
 /// Resolved addresses, shape and kind of any copy spelling.
@@ -26,7 +27,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn linear(dst: usize, src: usize, len_bytes: usize, kind: i32) -> Self {
+    pub(crate) fn linear(dst: usize, src: usize, len_bytes: usize, kind: i32) -> Self {
         Self { dst, src, shape: Shape::linear(len_bytes), kind }
     }
 
@@ -45,28 +46,32 @@ impl Plan {
         Ok(Self { dst, src, shape: Shape::pitched(width, height, src_pitch, dst_pitch), kind })
     }
 
-    /// `hipMemcpy3D`, between linear memory only: arrays are not offered by this runtime.
+    /// `hipMemcpy3D`: where an array is involved, widths count its elements.
     pub(crate) fn volume(params: &Memcpy3DParms) -> HipResult<Self> {
-        if params.src_array != 0 || params.dst_array != 0 {
-            return Err(HipError::NOT_SUPPORTED);
-        }
-        let (width, height) = (params.extent.width, params.extent.height);
-        let src_slice = slice_bytes(&params.src_ptr, height)?;
-        let dst_slice = slice_bytes(&params.dst_ptr, height)?;
-        Ok(Self {
-            dst: place(&params.dst_ptr, &params.dst_pos, dst_slice)?,
-            src: place(&params.src_ptr, &params.src_pos, src_slice)?,
-            shape: Shape {
-                width,
-                height,
-                depth: params.extent.depth,
-                src_pitch: params.src_ptr.pitch,
-                src_slice,
-                dst_pitch: params.dst_ptr.pitch,
-                dst_slice,
-            },
-            kind: params.kind,
-        })
+        let array_of = |handle: usize| if handle == 0 { Ok(None) } else { array::resolve(handle).map(Some) };
+        let (src_array, dst_array) = (array_of(params.src_array)?, array_of(params.dst_array)?);
+        let element_bytes = match src_array.as_ref().or(dst_array.as_ref()) {
+            Some(array) => array.element_bytes()?,
+            None => 1,
+        };
+        let width = params.extent.width.checked_mul(element_bytes).ok_or(HipError::INVALID_VALUE)?;
+        let extent = [width, params.extent.height, params.extent.depth];
+        let src = Side::of_volume(src_array.as_deref(), &params.src_ptr, &params.src_pos, extent)?;
+        let dst = Side::of_volume(dst_array.as_deref(), &params.dst_ptr, &params.dst_pos, extent)?;
+        Ok(Self::between(&dst, &src, extent, params.kind))
+    }
+
+    fn between(dst: &Side, src: &Side, [width, height, depth]: [usize; 3], kind: i32) -> Self {
+        let shape = Shape {
+            width,
+            height,
+            depth,
+            src_pitch: src.pitch,
+            src_slice: src.slice,
+            dst_pitch: dst.pitch,
+            dst_slice: dst.slice,
+        };
+        Self { dst: dst.address, src: src.address, shape, kind }
     }
 
     fn peer_volume(params: &Memcpy3DPeerParms) -> HipResult<Self> {
@@ -86,37 +91,53 @@ impl Plan {
 
     /// `hip_Memcpy2D`: each side names a memory type and fills the field for it.
     fn driver_rows(params: &Memcpy2D) -> HipResult<Self> {
-        let src = side(params.src_memory_type, params.src_host, params.src_device)?;
-        let dst = side(params.dst_memory_type, params.dst_host, params.dst_device)?;
-        let src_pitch = if params.src_pitch == 0 { params.width_bytes } else { params.src_pitch };
-        let dst_pitch = if params.dst_pitch == 0 { params.width_bytes } else { params.dst_pitch };
-        let src = offset(src, params.src_x_bytes, params.src_y, src_pitch)?;
-        let dst = offset(dst, params.dst_x_bytes, params.dst_y, dst_pitch)?;
-        Self::rows(dst, dst_pitch, src, src_pitch, params.width_bytes, params.height, DEFAULT)
+        let extent = [params.width_bytes, params.height, 1];
+        let src = DriverSide {
+            memory_type: params.src_memory_type,
+            host: params.src_host,
+            device: params.src_device,
+            array: params.src_array,
+            pitch: params.src_pitch,
+            height: 0,
+            origin: [params.src_x_bytes, params.src_y, 0],
+        };
+        let dst = DriverSide {
+            memory_type: params.dst_memory_type,
+            host: params.dst_host,
+            device: params.dst_device,
+            array: params.dst_array,
+            pitch: params.dst_pitch,
+            height: 0,
+            origin: [params.dst_x_bytes, params.dst_y, 0],
+        };
+        Ok(Self::between(&dst.resolve(extent)?, &src.resolve(extent)?, extent, DEFAULT))
     }
 
     /// `HIP_MEMCPY3D`.
     pub(crate) fn driver_volume(params: &DrvMemcpy3D) -> HipResult<Self> {
-        let (width, height) = (params.width_bytes, params.height);
-        let or_width = |pitch: usize| if pitch == 0 { width } else { pitch };
-        let (src_pitch, dst_pitch) = (or_width(params.src_pitch), or_width(params.dst_pitch));
-        let slice = |pitch: usize, rows: usize| {
-            pitch.checked_mul(if rows == 0 { height } else { rows }).ok_or(HipError::INVALID_VALUE)
+        let extent = [params.width_bytes, params.height, params.depth];
+        let src = DriverSide {
+            memory_type: params.src_memory_type,
+            host: params.src_host,
+            device: params.src_device,
+            array: params.src_array,
+            pitch: params.src_pitch,
+            height: params.src_height,
+            origin: [params.src_x_bytes, params.src_y, params.src_z],
         };
-        let (src_slice, dst_slice) = (slice(src_pitch, params.src_height)?, slice(dst_pitch, params.dst_height)?);
-        let src = side(params.src_memory_type, params.src_host, params.src_device)?;
-        let dst = side(params.dst_memory_type, params.dst_host, params.dst_device)?;
-        let src = offset(offset(src, params.src_x_bytes, params.src_y, src_pitch)?, 0, params.src_z, src_slice)?;
-        let dst = offset(offset(dst, params.dst_x_bytes, params.dst_y, dst_pitch)?, 0, params.dst_z, dst_slice)?;
-        Ok(Self {
-            dst,
-            src,
-            shape: Shape { width, height, depth: params.depth, src_pitch, src_slice, dst_pitch, dst_slice },
-            kind: DEFAULT,
-        })
+        let dst = DriverSide {
+            memory_type: params.dst_memory_type,
+            host: params.dst_host,
+            device: params.dst_device,
+            array: params.dst_array,
+            pitch: params.dst_pitch,
+            height: params.dst_height,
+            origin: [params.dst_x_bytes, params.dst_y, params.dst_z],
+        };
+        Ok(Self::between(&dst.resolve(extent)?, &src.resolve(extent)?, extent, DEFAULT))
     }
 
-    fn on_default(self, null: DefaultStream) -> HipResult {
+    pub(crate) fn on_default(self, null: DefaultStream) -> HipResult {
         capture::forbid_sync_call()?;
         self.submit(0, null, Blocking::Host)
     }
@@ -126,34 +147,71 @@ impl Plan {
         copy::submit(&stream, self.dst, self.src, self.shape, self.kind, blocking)
     }
 
-    fn on_stream(self, handle: usize, null: DefaultStream) -> HipResult {
+    pub(crate) fn on_stream(self, handle: usize, null: DefaultStream) -> HipResult {
         self.submit(handle, null, Blocking::Never)
     }
 }
 
-fn slice_bytes(target: &PitchedPtr, height: usize) -> HipResult<usize> {
-    target.pitch.checked_mul(target.ysize.max(height)).ok_or(HipError::INVALID_VALUE)
+/// One side of a copy of rows and slices.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    address: usize,
+    pitch: usize,
+    slice: usize,
 }
 
-fn place(target: &PitchedPtr, position: &Pos, slice_bytes: usize) -> HipResult<usize> {
-    offset(offset(target.ptr, position.x, position.y, target.pitch)?, 0, position.z, slice_bytes)
-}
-
-fn offset(address: usize, bytes: usize, steps: usize, step_bytes: usize) -> HipResult<usize> {
-    steps
-        .checked_mul(step_bytes)
-        .and_then(|skipped| address.checked_add(bytes)?.checked_add(skipped))
-        .ok_or(HipError::INVALID_VALUE)
-}
-
-/// The address a memory type selects; both numberings of `hipMemoryType` (before and since HIP 6) are told apart by
-/// which field is filled.
-fn side(memory_type: i32, host: usize, device: usize) -> HipResult<usize> {
-    match memory_type {
-        10 => Err(HipError::NOT_SUPPORTED),
-        0..=3 | 11 => Ok(if host != 0 && (device == 0 || memory_type <= 1) { host } else { device }),
-        _ => Err(HipError::INVALID_VALUE),
+impl Side {
+    /// A side of `hipMemcpy3D`: an array, or linear memory whose position counts bytes.
+    fn of_volume(array: Option<&Array>, linear: &PitchedPtr, position: &Pos, extent: [usize; 3]) -> HipResult<Self> {
+        if let Some(array) = array {
+            let x = position.x.checked_mul(array.element_bytes()?).ok_or(HipError::INVALID_VALUE)?;
+            let address = array.place(x, position.y, position.z, extent)?;
+            return Ok(Self { address, pitch: array.pitch()?, slice: array.slice()? });
+        }
+        let slice = linear.pitch.checked_mul(linear.ysize.max(extent[1])).ok_or(HipError::INVALID_VALUE)?;
+        let address = offset(linear.ptr, [position.x, position.y, position.z], linear.pitch, slice)?;
+        Ok(Self { address, pitch: linear.pitch, slice })
     }
+}
+
+/// One side of a driver copy, as its struct describes it.
+#[derive(Clone, Copy, Debug)]
+struct DriverSide {
+    memory_type: i32,
+    host: usize,
+    device: usize,
+    array: usize,
+    pitch: usize,
+    height: usize,
+    origin: [usize; 3],
+}
+
+impl DriverSide {
+    /// Both numberings of `hipMemoryType` (before and since HIP 6) are told apart by which field is filled.
+    fn resolve(&self, extent: [usize; 3]) -> HipResult<Side> {
+        let [x, y, z] = self.origin;
+        if self.array != 0 && self.host == 0 && self.device == 0 {
+            let array = array::resolve(self.array)?;
+            return Ok(Side { address: array.place(x, y, z, extent)?, pitch: array.pitch()?, slice: array.slice()? });
+        }
+        let base = match self.memory_type {
+            0..=3 | 11 if self.host != 0 && (self.device == 0 || self.memory_type <= 1) => self.host,
+            0..=3 | 11 => self.device,
+            _ => return Err(HipError::INVALID_VALUE),
+        };
+        let pitch = if self.pitch == 0 { extent[0] } else { self.pitch };
+        let rows = if self.height == 0 { extent[1] } else { self.height };
+        let slice = pitch.checked_mul(rows).ok_or(HipError::INVALID_VALUE)?;
+        Ok(Side { address: offset(base, self.origin, pitch, slice)?, pitch, slice })
+    }
+}
+
+fn offset(address: usize, [x, y, z]: [usize; 3], pitch: usize, slice: usize) -> HipResult<usize> {
+    let rows = y.checked_mul(pitch);
+    let slices = z.checked_mul(slice);
+    rows.zip(slices)
+        .and_then(|(rows, slices)| address.checked_add(x)?.checked_add(rows)?.checked_add(slices))
+        .ok_or(HipError::INVALID_VALUE)
 }
 
 /// A range of the variable behind a host symbol on the current device.

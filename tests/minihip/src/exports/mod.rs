@@ -1,5 +1,6 @@
 //! The entry points, by HIP's own sections.
 
+mod array;
 mod capture;
 mod context;
 mod copy;

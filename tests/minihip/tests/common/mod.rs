@@ -48,7 +48,8 @@ fn built() -> &'static Path {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minihip");
         std::fs::create_dir_all(&out).expect("writable target directory");
         let lock = std::fs::File::create(out.join("lock")).expect("writable target directory");
-        lock.lock().expect("the file system has locks");
+        // SAFETY: flock on a descriptor this function owns; the lock ends with the file, after the build.
+        assert_eq!(unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&lock), libc::LOCK_EX) }, 0);
         let status = Command::new(root().join("scripts/build-minihip")).arg(&out).status().expect("bash is there");
         assert!(status.success());
         std::fs::write(out.join("kernels.c"), KERNELS).expect("writable target directory");
@@ -63,24 +64,24 @@ fn built() -> &'static Path {
 }
 
 /// Path of the built runtime.
-pub fn library_path() -> PathBuf {
+pub(crate) fn library_path() -> PathBuf {
     built().join("libamdhip64.so.7")
 }
 
 /// The kernels' code object.
-pub fn kernels() -> Vec<u8> {
+pub(crate) fn kernels() -> Vec<u8> {
     std::fs::read(built().join("kernels.so")).expect("just built")
 }
 
 /// The loaded runtime.
-pub struct Hip(libloading::Library);
+pub(crate) struct Hip(libloading::Library);
 
 /// Declares safe-to-call wrappers: name, arguments; each returns the call's code.
 macro_rules! calls {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
         #[allow(non_snake_case, dead_code, clippy::too_many_arguments, reason = "HIP's names and signatures, not all used by every test program")]
         impl Hip {
-            $(pub fn $name(&self, $($arg: $ty),*) -> i32 {
+            $(pub(crate) fn $name(&self, $($arg: $ty),*) -> i32 {
                 type Call = unsafe extern "C" fn($($ty),*) -> i32;
                 // SAFETY: the entry point has this prototype; tests pass pointers to live values.
                 unsafe {
@@ -95,9 +96,9 @@ macro_rules! calls {
 /// `dim3`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Dim3(pub u32, pub u32, pub u32);
+pub(crate) struct Dim3(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
-pub type Handle = usize;
+pub(crate) type Handle = usize;
 
 calls! {
     hipGetLastError();
@@ -170,11 +171,16 @@ calls! {
     hipMemMap(address: usize, len: usize, offset: usize, handle: Handle, flags: u64);
     hipMemUnmap(address: usize, len: usize);
     hipMemSetAccess(address: usize, len: usize, access: *const [u32; 3], count: usize);
-    hipMallocArray(out: *mut usize, desc: usize, width: usize, height: usize, flags: u32);
+    hipMallocArray(out: *mut usize, desc: *const [i32; 5], width: usize, height: usize, flags: u32);
+    hipFreeArray(array: Handle);
+    hipMemcpy2DToArray(dst: Handle, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32);
+    hipMemcpy2DFromArray(dst: usize, dpitch: usize, src: Handle, x: usize, y: usize, width: usize, height: usize, kind: i32);
+    hipMemcpy2DArrayToArray(dst: Handle, dx: usize, dy: usize, src: Handle, sx: usize, sy: usize, width: usize, height: usize, kind: i32);
+    hipGraphicsGLRegisterBuffer(out: *mut usize, buffer: u32, flags: u32);
 }
 
 /// Alone with the runtime: captures and device-wide waits of one test would disturb another.
-pub fn hip() -> (&'static Hip, MutexGuard<'static, ()>) {
+pub(crate) fn hip() -> (&'static Hip, MutexGuard<'static, ()>) {
     static HIP: OnceLock<Hip> = OnceLock::new();
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,14 +192,14 @@ pub fn hip() -> (&'static Hip, MutexGuard<'static, ()>) {
 #[allow(dead_code, reason = "not all used by every test program")]
 impl Hip {
     /// Device memory.
-    pub fn device(&self, len: usize) -> usize {
+    pub(crate) fn device(&self, len: usize) -> usize {
         let mut address = 0;
         assert_eq!(self.hipMalloc(&mut address, len), 0);
         address
     }
 
     /// A zeroed u32 in pinned memory that tests use as a gate.
-    pub fn gate(&self) -> Gate<'_> {
+    pub(crate) fn gate(&self) -> Gate<'_> {
         let mut address = 0;
         assert_eq!(self.hipHostMalloc(&mut address, 64, 0), 0);
         let gate = Gate { hip: self, address };
@@ -201,49 +207,49 @@ impl Hip {
         gate
     }
 
-    pub fn stream(&self, flags: u32) -> Handle {
+    pub(crate) fn stream(&self, flags: u32) -> Handle {
         let mut stream = 0;
         assert_eq!(self.hipStreamCreateWithFlags(&mut stream, flags), 0);
         stream
     }
 
-    pub fn event(&self) -> Handle {
+    pub(crate) fn event(&self) -> Handle {
         let mut event = 0;
         assert_eq!(self.hipEventCreate(&mut event), 0);
         event
     }
 
     /// The test kernels as a module.
-    pub fn module(&self) -> Handle {
+    pub(crate) fn module(&self) -> Handle {
         let mut module = 0;
         assert_eq!(self.hipModuleLoadData(&mut module, kernels().as_ptr().cast()), 0);
         module
     }
 
-    pub fn function(&self, module: Handle, name: &str) -> Handle {
+    pub(crate) fn function(&self, module: Handle, name: &str) -> Handle {
         let (mut function, name) = (0, CString::new(name).expect("no zero in it"));
         assert_eq!(self.hipModuleGetFunction(&mut function, module, name.as_ptr()), 0);
         function
     }
 
     /// `count` words of device memory, read through the null stream.
-    pub fn words(&self, address: usize, count: usize) -> Vec<u32> {
+    pub(crate) fn words(&self, address: usize, count: usize) -> Vec<u32> {
         let mut words = vec![0_u32; count];
         assert_eq!(self.hipMemcpy(words.as_mut_ptr() as usize, address, count * 4, 2), 0);
         words
     }
 
     /// Launches `add` (p[i] += value for i < n) with one block.
-    pub fn add(&self, function: Handle, p: usize, value: u32, n: u32, stream: Handle) -> i32 {
+    pub(crate) fn add(&self, function: Handle, p: usize, value: u32, n: u32, stream: Handle) -> i32 {
         let params = [(&raw const p).cast(), (&raw const value).cast(), (&raw const n).cast::<c_void>()];
         self.hipModuleLaunchKernel(function, 1, 1, 1, n, 1, 1, 0, stream, params.as_ptr(), std::ptr::null())
     }
 }
 
 /// A word that a stream waits for until the test opens it; opened when dropped, so that a failed test does not hang.
-pub struct Gate<'a> {
+pub(crate) struct Gate<'a> {
     hip: &'a Hip,
-    pub address: usize,
+    pub(crate) address: usize,
 }
 
 impl Gate<'_> {
@@ -254,11 +260,11 @@ impl Gate<'_> {
     }
 
     /// Makes `stream` wait for the gate.
-    pub fn close(&self, stream: Handle) {
+    pub(crate) fn close(&self, stream: Handle) {
         assert_eq!(self.hip.hipStreamWaitValue32(stream, self.address, 1, 1, u32::MAX), 0);
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.set(1);
     }
 }
