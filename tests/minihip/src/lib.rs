@@ -7,7 +7,7 @@
 //!
 //! | idea | modules |
 //! |---|---|
-//! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`] |
+//! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`], [`dispatch`] |
 //! | per-process and per-thread state | [`config`], [`device`], [`thread_state`], [`registry`] |
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
 //! | memory | [`heap`], [`memory`], [`array`], [`copy`], [`fill`], [`pool`], [`vmm`] |
@@ -22,6 +22,7 @@ mod capture;
 mod config;
 mod copy;
 mod device;
+mod dispatch;
 mod error;
 mod event;
 mod exports;

@@ -252,6 +252,7 @@ pub(crate) struct Gate<'a> {
     pub(crate) address: usize,
 }
 
+#[allow(dead_code, reason = "not all used by every test program")]
 impl Gate<'_> {
     fn set(&self, value: u32) {
         // SAFETY: a live, aligned word of pinned memory; queues access it atomically too.
