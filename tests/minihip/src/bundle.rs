@@ -27,10 +27,28 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 }
 
 /// One entry of a bundle: where its code lies and what it is for.
-struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     offset: usize,
-    len_bytes: usize,
-    id: &'a [u8],
+    pub(crate) len_bytes: usize,
+    pub(crate) id: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// The entry's code in the bundle it is of. Fails with `hipErrorInvalidImage` on one that runs over the end.
+    pub(crate) fn code<'b>(&self, bundle: &'b [u8]) -> HipResult<&'b [u8]> {
+        let end = self.offset.checked_add(self.len_bytes).ok_or(HipError::INVALID_IMAGE)?;
+        bundle.get(self.offset..end).ok_or(HipError::INVALID_IMAGE)
+    }
+}
+
+/// Whether `image` is an offload bundle.
+pub(crate) fn is_bundle(image: &[u8]) -> bool {
+    image.starts_with(BUNDLE_MAGIC)
+}
+
+/// Whether `image` is a compressed bundle.
+pub(crate) fn is_compressed(image: &[u8]) -> bool {
+    image.starts_with(COMPRESSED_MAGIC)
 }
 
 /// Entry `index` at `position`, and the position of the next.
@@ -42,7 +60,8 @@ fn entry_at(bytes: &[u8], position: usize) -> Option<(Entry<'_>, usize)> {
     Some((Entry { offset, len_bytes, id: bytes.get(position + 24..end)? }, end))
 }
 
-fn entries(bytes: &[u8]) -> HipResult<Vec<Entry<'_>>> {
+/// The entries of a bundle.
+pub(crate) fn entries(bytes: &[u8]) -> HipResult<Vec<Entry<'_>>> {
     let count =
         u64_at(bytes, BUNDLE_MAGIC.len()).filter(|count| *count <= MAX_ENTRIES).ok_or(HipError::INVALID_IMAGE)?;
     let mut position = BUNDLE_MAGIC.len() + 8;
@@ -63,7 +82,7 @@ fn is_ours(id: &[u8]) -> bool {
 /// The code object for this machine in `image`. Fails with `hipErrorInvalidImage` on bytes that are no image at
 /// all, with `hipErrorNoBinaryForGpu` on one that holds nothing for x86-64.
 pub(crate) fn find_code(image: &[u8]) -> HipResult<Cow<'_, [u8]>> {
-    if image.starts_with(COMPRESSED_MAGIC) {
+    if is_compressed(image) {
         let bundle = decompress(image)?;
         // A compressed bundle inside a compressed bundle is no thing a compiler makes.
         if bundle.starts_with(COMPRESSED_MAGIC) {
@@ -71,12 +90,10 @@ pub(crate) fn find_code(image: &[u8]) -> HipResult<Cow<'_, [u8]>> {
         }
         return find_code(&bundle).map(|code| Cow::Owned(code.into_owned()));
     }
-    if image.starts_with(BUNDLE_MAGIC) {
+    if is_bundle(image) {
         for entry in entries(image)? {
             if is_ours(entry.id) && entry.len_bytes > 0 {
-                let end = entry.offset.checked_add(entry.len_bytes).ok_or(HipError::INVALID_IMAGE)?;
-                let code = image.get(entry.offset..end).ok_or(HipError::INVALID_IMAGE)?;
-                return find_code(code);
+                return find_code(entry.code(image)?);
             }
         }
         return Err(HipError::NO_BINARY_FOR_GPU);
@@ -121,7 +138,8 @@ fn compressed_header(image: &[u8]) -> Option<Compressed> {
     }
 }
 
-fn decompress(image: &[u8]) -> HipResult<Vec<u8>> {
+/// The bundle in a compressed one.
+pub(crate) fn decompress(image: &[u8]) -> HipResult<Vec<u8>> {
     let header = compressed_header(image).ok_or(HipError::INVALID_IMAGE)?;
     let end = usize::try_from(header.total_bytes).map_err(|_| HipError::INVALID_IMAGE)?;
     let data = image.get(header.data..end.min(image.len())).ok_or(HipError::INVALID_IMAGE)?;
@@ -164,7 +182,11 @@ pub(crate) fn image_bytes(prefix: &[u8]) -> HipResult<usize> {
         if prefix.len() < FIRST_LOOK {
             return Ok(FIRST_LOOK);
         }
-        return elf_bytes(prefix).ok_or(HipError::INVALID_IMAGE);
+        let tables = elf_tables_end(prefix).ok_or(HipError::INVALID_IMAGE)?;
+        if prefix.len() < tables {
+            return Ok(tables);
+        }
+        return elf_bytes(prefix, tables).ok_or(HipError::INVALID_IMAGE);
     }
     let known = prefix.len().min(BUNDLE_MAGIC.len());
     if prefix[..known] != BUNDLE_MAGIC[..known] {
@@ -193,12 +215,23 @@ pub(crate) fn image_bytes(prefix: &[u8]) -> HipResult<usize> {
     if end as u64 > MAX_CODE_BYTES { Err(HipError::INVALID_IMAGE) } else { Ok(end) }
 }
 
-/// Length of an ELF file by its header: the end of the section header table or of the program header table.
-fn elf_bytes(header: &[u8]) -> Option<usize> {
+/// End of an ELF file's section header table or program header table, whichever comes later.
+fn elf_tables_end(header: &[u8]) -> Option<usize> {
     let table_end = |offset: usize, size: usize, count: usize| {
         u64_at(header, offset)?.checked_add(u64::from(u16_at(header, size)?) * u64::from(u16_at(header, count)?))
     };
     let end = table_end(40, 58, 60)?.max(table_end(32, 54, 56)?);
+    usize::try_from(end).ok().filter(|end| *end as u64 <= MAX_CODE_BYTES)
+}
+
+/// Length of an ELF file: the end of its tables or of its last segment (files without sections end with one).
+fn elf_bytes(file: &[u8], tables_end: usize) -> Option<usize> {
+    let (start, size, count) = (usize::try_from(u64_at(file, 32)?).ok()?, u16_at(file, 54)?, u16_at(file, 56)?);
+    let mut end = tables_end as u64;
+    for i in 0..usize::from(count) {
+        let segment = start + i * usize::from(size);
+        end = end.max(u64_at(file, segment + 8)?.checked_add(u64_at(file, segment + 32)?)?);
+    }
     usize::try_from(end).ok().filter(|end| *end as u64 <= MAX_CODE_BYTES)
 }
 
@@ -299,5 +332,16 @@ mod tests {
             }
         }
         assert_eq!(image_bytes(b"nonsense"), Err(HipError::INVALID_IMAGE));
+
+        // No sections, one segment: bytes 64 to 120 are its header, the file ends with it at 200.
+        let mut bare = elf(62);
+        bare.resize(200, 0);
+        for (offset, value) in [(32, 64_u64), (40, 0), (72, 128), (96, 72)] {
+            bare[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        bare[54..56].copy_from_slice(&56_u16.to_le_bytes());
+        bare[56..58].copy_from_slice(&1_u16.to_le_bytes());
+        assert_eq!(image_bytes(&bare[..64]), Ok(120));
+        assert_eq!(image_bytes(&bare[..120]), Ok(200));
     }
 }

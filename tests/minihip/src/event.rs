@@ -129,15 +129,15 @@ impl Event {
             return Err(HipError::INVALID_HANDLE);
         }
         capture::check_implicit(stream)?;
-        let mark = self.new_mark();
-        stream.enqueue_mark(mark).map(drop)
+        let mark = Arc::new(EventMark::default());
+        stream.enqueue_mark(Arc::clone(&mark))?;
+        self.stand_for(mark);
+        Ok(())
     }
 
-    /// A fresh mark, from now on what the event stands for.
-    pub(crate) fn new_mark(&self) -> Arc<EventMark> {
-        let mark = Arc::new(EventMark::default());
-        *lock(&self.state) = State::Recorded(Arc::clone(&mark));
-        mark
+    /// Makes the event stand for `mark`, which is in a queue: one that is not would never be reached.
+    pub(crate) fn stand_for(&self, mark: Arc<EventMark>) {
+        *lock(&self.state) = State::Recorded(mark);
     }
 
     /// Makes later work of `stream` wait for the event as it is now.

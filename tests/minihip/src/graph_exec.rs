@@ -141,16 +141,21 @@ impl GraphExec {
         let marks = nodes
             .iter()
             .map(|node| match &node.op {
-                NodeOp::EventRecord(event) if node.is_enabled => Ok(Some(event.new_mark())),
+                NodeOp::EventRecord(_) if node.is_enabled => Ok(Some(Arc::default())),
                 NodeOp::EventWait(event) if node.is_enabled => event.mark(),
                 _ => Ok(None),
             })
             .collect::<HipResult<Vec<_>>>()?;
-        let run = Op::Graph(Arc::new(GraphRun { nodes, marks }));
+        let run = Arc::new(GraphRun { nodes, marks });
         let after = last
             .take()
             .filter(|previous| previous.stream.id != stream.id && !previous.stream.progress.reached(previous.target));
-        let target = stream.enqueue_after(after, run)?;
+        let target = stream.enqueue_after(after, Op::Graph(Arc::clone(&run)))?;
+        for (node, mark) in run.nodes.iter().zip(&run.marks) {
+            if let (NodeOp::EventRecord(event), Some(mark)) = (&node.op, mark) {
+                event.stand_for(Arc::clone(mark));
+            }
+        }
         *last = Some(Dependency { stream: Arc::clone(stream), target });
         Ok(())
     }

@@ -133,9 +133,16 @@ pub(crate) fn submit(stream: &Arc<Stream>, mut launch: Launch, events: &LaunchEv
     if capturing && (events.start.is_some() || events.stop.is_some()) {
         return Err(HipError::CAPTURE_UNSUPPORTED);
     }
-    launch.start = events.start.as_ref().map(|event| event.new_mark());
-    launch.stop = events.stop.as_ref().map(|event| event.new_mark());
-    stream.submit(Op::Kernel(Arc::new(launch))).map(drop)
+    launch.start = events.start.as_ref().map(|_| Arc::default());
+    launch.stop = events.stop.as_ref().map(|_| Arc::default());
+    let launch = Arc::new(launch);
+    stream.submit(Op::Kernel(Arc::clone(&launch)))?;
+    for (event, mark) in [(&events.start, &launch.start), (&events.stop, &launch.stop)] {
+        if let (Some(event), Some(mark)) = (event, mark) {
+            event.stand_for(Arc::clone(mark));
+        }
+    }
+    Ok(())
 }
 
 /// A grid given in threads, as `hipExtModuleLaunchKernel` takes it, in blocks; it must divide evenly.

@@ -40,7 +40,7 @@ pub(crate) struct Allocation {
     pub(crate) flags: u32,
     /// `HIP_POINTER_ATTRIBUTE_BUFFER_ID`: never used twice.
     pub(crate) id: u64,
-    /// Handle of the pool it came from, 0 for none.
+    /// Creation number of the pool it came from, 0 for none.
     pub(crate) pool: usize,
 }
 

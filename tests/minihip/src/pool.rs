@@ -47,12 +47,15 @@ struct State {
     /// Follow event dependencies, opportunistic, internal dependencies.
     reuse: [i32; 3],
     access: HashMap<usize, u32>,
+    is_destroyed: bool,
 }
 
 /// A pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) handle: usize,
+    /// Creation number, never reused: what allocations remember of their pool.
+    id: usize,
     pub(crate) device: usize,
     max_bytes: usize,
     is_default: bool,
@@ -60,12 +63,13 @@ pub(crate) struct Pool {
 }
 
 static POOLS: Registry<Pool> = Registry::new();
-/// Every pool that is not destroyed, or destroyed with allocations left.
+/// Every pool that is not destroyed, or destroyed with memory left.
 static ALL: Mutex<Vec<Arc<Pool>>> = Mutex::new(Vec::new());
 /// Free blocks in all pools: synchronising calls look no further while there are none.
 static FREE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
 fn new_pool(device: usize, max_bytes: usize, is_default: bool) -> HipResult<usize> {
+    static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
     POOLS.insert(|handle| {
         let state = State {
             free: Vec::new(),
@@ -76,8 +80,11 @@ fn new_pool(device: usize, max_bytes: usize, is_default: bool) -> HipResult<usiz
             release_threshold: 0,
             reuse: [1; 3],
             access: HashMap::new(),
+            is_destroyed: false,
         };
-        let pool = Arc::new(Pool { handle, device, max_bytes, is_default, state: Mutex::new(state) });
+        // Relaxed: only uniqueness matters.
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let pool = Arc::new(Pool { handle, id, device, max_bytes, is_default, state: Mutex::new(state) });
         lock(&ALL).push(Arc::clone(&pool));
         pool
     })
@@ -132,11 +139,20 @@ pub(crate) fn set_current(device: &Device, handle: usize) -> HipResult {
 
 fn forget(handle: usize) -> Option<Arc<Pool>> {
     let pool = POOLS.remove(handle)?;
-    lock(&ALL).retain(|other| other.handle != handle);
+    lock(&pool.state).is_destroyed = true;
+    drop_finished();
     Some(pool)
 }
 
-/// `hipMemPoolDestroy`: free blocks go back when their streams have passed; live allocations stay valid.
+/// Forgets destroyed pools that hold nothing any more.
+fn drop_finished() {
+    lock(&ALL).retain(|pool| {
+        let state = lock(&pool.state);
+        !(state.is_destroyed && state.free.is_empty() && state.used_bytes == 0)
+    });
+}
+
+/// `hipMemPoolDestroy`: live allocations stay valid; free blocks go back to the device when their streams have passed.
 pub(crate) fn destroy(handle: usize) -> HipResult {
     if resolve(handle)?.is_default {
         return Err(HipError::INVALID_VALUE);
@@ -146,12 +162,11 @@ pub(crate) fn destroy(handle: usize) -> HipResult {
         // Relaxed: see `current_of`.
         let _ = device.current_pool.compare_exchange(handle, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
-    let blocks: Vec<FreeBlock> = lock(&pool.state).free.drain(..).collect();
-    for block in blocks {
-        block.stream.progress.wait(block.target);
-        count_free_blocks(-1);
-        memory::release_device(block.allocation.device, block.allocation.base, block.allocation.len_bytes);
-    }
+    let mut state = lock(&pool.state);
+    state.release_threshold = 0;
+    state.release_passed(0);
+    drop(state);
+    drop_finished();
     Ok(())
 }
 
@@ -183,17 +198,17 @@ pub(crate) fn allocate(stream: &Arc<Stream>, pool_handle: usize, len_bytes: usiz
     let base = if let Some(position) = reusable {
         let free = state.free.remove(position);
         count_free_blocks(-1);
-        memory::revive_device(free.allocation, len_bytes, pool_handle);
+        memory::revive_device(free.allocation, len_bytes, pool.id);
         free.allocation.base
     } else {
         if pool.max_bytes != 0 && state.used_bytes.saturating_add(block) > pool.max_bytes {
             return Err(HipError::OUT_OF_MEMORY);
         }
         let device = device(pool.device)?;
-        let base = match memory::allocate_device(device, len_bytes, 0, pool_handle) {
+        let base = match memory::allocate_device(device, len_bytes, 0, pool.id) {
             Err(HipError::OUT_OF_MEMORY) => {
                 state.release_passed(0);
-                memory::allocate_device(device, len_bytes, 0, pool_handle)?
+                memory::allocate_device(device, len_bytes, 0, pool.id)?
             }
             other => other?,
         };
@@ -234,21 +249,33 @@ pub(crate) fn free(stream: &Arc<Stream>, address: usize) -> HipResult {
     let submitted = stream.submit(Op::Nothing)?;
     let Submitted::Enqueued(target) = submitted else { return Ok(()) };
     let allocation = memory::forget_device(address, |gone| gone.id == found.id).ok_or(HipError::INVALID_VALUE)?;
-    let Some(pool) = pool_of(&allocation) else {
-        // Not from a pool that is still there: it goes back to the device, which may only happen once it is unused.
-        stream.progress.wait(target);
-        memory::release_device(allocation.device, allocation.base, allocation.len_bytes);
-        return Ok(());
+    let block = Heap::block_bytes(allocation.len_bytes);
+    let (pool, own) = match pool_of(&allocation) {
+        Some(pool) => (pool, true),
+        // Memory of hipMalloc: from now on the default pool's.
+        None => (resolve(default_of(device(allocation.device)?)?)?, false),
     };
     let mut state = lock(&pool.state);
-    state.used_bytes = state.used_bytes.saturating_sub(Heap::block_bytes(allocation.len_bytes));
+    if own {
+        state.used_bytes = state.used_bytes.saturating_sub(block);
+    } else {
+        state.reserved_bytes += block;
+    }
     state.free.push(FreeBlock { allocation, stream: Arc::clone(stream), target });
     count_free_blocks(1);
     Ok(())
 }
 
 fn pool_of(allocation: &Allocation) -> Option<Arc<Pool>> {
-    if allocation.pool == 0 { None } else { POOLS.get(allocation.pool) }
+    if allocation.pool == 0 {
+        return None;
+    }
+    lock(&ALL).iter().find(|pool| pool.id == allocation.pool).cloned()
+}
+
+/// Handle of the pool an allocation came from, 0 for none.
+pub(crate) fn handle_of(allocation: &Allocation) -> usize {
+    pool_of(allocation).map_or(0, |pool| pool.handle)
 }
 
 /// `hipFree` of any device allocation, after the device was synchronised.
@@ -274,6 +301,7 @@ pub(crate) fn on_synchronize(device: usize) {
         let threshold = state.release_threshold;
         state.release_passed(threshold);
     }
+    drop_finished();
 }
 
 impl Pool {

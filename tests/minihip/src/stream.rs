@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::queue;
 use crate::registry::{Registry, lock};
 use crate::thread_state::{current_device, per_thread_stream};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -83,6 +83,8 @@ pub(crate) struct Stream {
     /// Whether `capture` holds a branch; read without its lock.
     pub(crate) capturing: AtomicBool,
     pub(crate) capture: Mutex<Option<capture::Branch>>,
+    /// `hipStreamSetAttribute` values by `hipLaunchAttributeID`; kept, with no effect.
+    pub(crate) attributes: Mutex<HashMap<i32, [u8; 64]>>,
 }
 
 static STREAMS: Registry<Stream> = Registry::new();
@@ -135,6 +137,7 @@ impl Stream {
             progress: Progress::default(),
             capturing: AtomicBool::new(false),
             capture: Mutex::new(None),
+            attributes: Mutex::default(),
         });
         device.add_stream(&stream);
         stream

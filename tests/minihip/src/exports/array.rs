@@ -17,7 +17,7 @@ fn create(out: Out<usize>, layout: HipResult<Layout>) -> HipResult {
 }
 
 /// Rows to an array, from byte `x` of row `y` on.
-#[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
+#[expect(clippy::too_many_arguments, reason = "HIP's own signature")]
 fn rows_to(
     dst: usize,
     x: usize,
@@ -34,7 +34,7 @@ fn rows_to(
 }
 
 /// Rows from an array.
-#[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
+#[expect(clippy::too_many_arguments, reason = "HIP's own signature")]
 fn rows_from(
     dst: usize,
     dst_pitch: usize,

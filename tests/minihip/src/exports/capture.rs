@@ -36,7 +36,6 @@ fn info(handle: usize, status: Out<i32>, id: Out<u64>, null: DefaultStream) -> H
     status.set(info.status)
 }
 
-#[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
 fn info_v2(
     handle: usize,
     status: Out<i32>,

@@ -68,7 +68,7 @@ const fn dim3(x: u32, y: u32, z: u32) -> Dim3 {
 }
 
 /// `hipExtModuleLaunchKernel` and its older spelling: the grid is given in threads.
-#[allow(clippy::too_many_arguments, reason = "HIP's own signature")]
+#[expect(clippy::too_many_arguments, reason = "HIP's own signature")]
 fn ext_module(
     function: usize,
     threads: Dim3,

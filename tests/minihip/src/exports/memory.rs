@@ -126,7 +126,7 @@ fn pointer_attribute(data: Out<u8>, attribute: i32, address: usize) -> HipResult
         12 => data.cast::<usize>().set(allocation.len_bytes),
         13 => data.cast::<u8>().set(1),
         16 => data.cast::<u32>().set(3),
-        17 => data.cast::<usize>().set(allocation.pool),
+        17 => data.cast::<usize>().set(crate::pool::handle_of(&allocation)),
         _ => Err(HipError::NOT_SUPPORTED),
     }
 }
