@@ -6,6 +6,7 @@ use crate::capture;
 use crate::error::{HipError, HipResult};
 use crate::memory;
 use crate::op::{Op, StreamCallback, ValueWidth, WaitCondition, WaitValue, WriteValue};
+use crate::registry::lock;
 use crate::stream::{self, DefaultStream, LEGACY_HANDLE, PER_THREAD_HANDLE};
 use crate::thread_state::current_device;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,8 @@ use std::sync::atomic::Ordering;
 /// Highest priority HIP gives a stream; the lowest is 1.
 const GREATEST_PRIORITY: i32 = -1;
 const LEAST_PRIORITY: i32 = 1;
+/// Access policy window, synchronisation policy, priority, memory synchronisation domain map and domain.
+const STREAM_ATTRIBUTES: [i32; 5] = [1, 3, 8, 9, 10];
 
 fn create(out: Out<usize>, flags: u32, priority: i32) -> HipResult {
     out.check()?;
@@ -147,8 +150,35 @@ hip_api! {
         stream.submit(Op::Nothing).map(drop)
     }
     fn hipStreamCopyAttributes(to: usize, from: usize) {
-        stream::resolve(to, DefaultStream::Legacy)?;
-        stream::resolve(from, DefaultStream::Legacy).map(drop)
+        let to = stream::resolve(to, DefaultStream::Legacy)?;
+        let from = lock(&stream::resolve(from, DefaultStream::Legacy)?.attributes).clone();
+        *lock(&to.attributes) = from;
+        Ok(())
+    }
+    fn hipStreamSetAttribute(handle: usize, attribute: i32, value: In<[u8; 64]>) {
+        let stream = stream::resolve(handle, DefaultStream::Legacy)?;
+        if !STREAM_ATTRIBUTES.contains(&attribute) {
+            return Err(HipError::INVALID_VALUE);
+        }
+        lock(&stream.attributes).insert(attribute, value.get()?);
+        Ok(())
+    }
+    fn hipStreamGetAttribute(handle: usize, attribute: i32, value: Out<[u8; 64]>) {
+        value.check()?;
+        let stream = stream::resolve(handle, DefaultStream::Legacy)?;
+        if !STREAM_ATTRIBUTES.contains(&attribute) {
+            return Err(HipError::INVALID_VALUE);
+        }
+        let unset = match attribute {
+            // hipSyncPolicyAuto.
+            3 => 1,
+            8 => stream.priority,
+            _ => 0,
+        };
+        let mut default = [0; 64];
+        default[..4].copy_from_slice(&unset.to_le_bytes());
+        let set = lock(&stream.attributes).get(&attribute).copied();
+        value.set(set.unwrap_or(default))
     }
     fn hipLaunchHostFunc(handle: usize, function: Option<HostFn>, user_data: usize) {
         launch_host_function(handle, DefaultStream::Legacy, function, user_data)
