@@ -1,10 +1,11 @@
 //! What else happens at the entry and return of some calls, beside recording them: capture follows whose memory an
 //! address is, which kernel a handle stands for, and which host memory a graph's copies touch.
 
-use hrr_format::catalogue::{Access, Api, Role, STRUCTS, Size};
+use hrr_format::catalogue::{Access, Api, Effect, Role, STRUCTS, Size};
 
 use crate::contents::allocations::Owner;
 use crate::contents::graph_copies::GraphCopy;
+use crate::contents::pending_results::Waited;
 use crate::contents::region::Region;
 use crate::plan::{Inputs, Plan};
 use crate::process::Process;
@@ -36,6 +37,8 @@ pub(crate) enum Hook {
     BeginCapture,
     /// A stream capture ends.
     EndCapture,
+    /// A stream is destroyed.
+    DestroyStream,
     /// Something happens to a graph.
     Graph(GraphHook),
 }
@@ -95,6 +98,7 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipStreamBeginCaptureToGraph", Hook::BeginCapture),
     ("hipStreamEndCapture", Hook::EndCapture),
     ("hipStreamEndCapture_spt", Hook::EndCapture),
+    ("hipStreamDestroy", Hook::DestroyStream),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
     ("hipGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
@@ -165,7 +169,8 @@ pub(crate) struct HookCall<'a> {
 }
 
 impl HookCall<'_> {
-    fn word(&self, index: usize) -> u64 {
+    /// Argument word `index`.
+    pub(crate) fn word(&self, index: usize) -> u64 {
         self.words.get(index).copied().unwrap_or(0)
     }
 
@@ -201,6 +206,7 @@ impl HookCall<'_> {
             Hook::Memory => self.forget_memory(),
             // Before the call: afterwards another thread may be given the same handle.
             Hook::Unload => process.kernels().unload(self.word(0)),
+            Hook::DestroyStream => process.pending().forget_stream(self.word(0)),
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
             Hook::Graph(GraphHook::DestroyExec) => process.graphs().remove_exec(self.word(0)),
@@ -254,7 +260,7 @@ impl HookCall<'_> {
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::EndCapture | Hook::Unload | Hook::None => {}
+                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::None => {}
             }
         }
     }
@@ -294,6 +300,26 @@ impl HookCall<'_> {
         const PER_THREAD: u64 = 2;
         let stream = self.plan.stream_word.map_or(0, |word| self.word(usize::from(word)));
         if stream == 0 && self.plan.api.name.ends_with("_spt") { PER_THREAD } else { stream }
+    }
+
+    /// What the call waited for, if it succeeded.
+    pub(crate) fn waited(&self) -> Waited {
+        let api = self.plan.api;
+        match api.effect {
+            Effect::BlockStream => Waited::Stream(self.stream()),
+            Effect::BlockCopy if self.plan.stream_word.is_some() || api.name.ends_with("_spt") => {
+                Waited::Stream(self.stream())
+            }
+            Effect::BlockCopy => Waited::NullStream,
+            // Freeing memory and the like wait for the device in some runtimes and not in others.
+            Effect::BlockDevice if api.name.contains("Synchronize") => Waited::Device,
+            Effect::BlockEvent | Effect::Query => match (self.plan.event_word, self.plan.stream_word) {
+                (Some(event), _) => Waited::Event(self.word(usize::from(event))),
+                (None, Some(_)) => Waited::Stream(self.stream()),
+                (None, None) => Waited::Something,
+            },
+            _ => Waited::Something,
+        }
     }
 
     /// Memory that the call gives back: afterwards another thread may be given the same address.
@@ -400,7 +426,8 @@ mod tests {
     #[test]
     fn memory_hooks_follow_from_the_roles() {
         let hook = |name| Hook::of(Api::by_name(name).unwrap());
-        for name in ["hipMalloc", "hipFree", "hipHostRegister", "hipHostFree", "hipGraphAddMemAllocNode", "hipMalloc3D"] {
+        for name in ["hipMalloc", "hipFree", "hipHostRegister", "hipHostFree", "hipGraphAddMemAllocNode", "hipMalloc3D"]
+        {
             assert_eq!(hook(name), Hook::Memory, "{name}");
         }
         assert_eq!(hook("hipMemcpy"), Hook::None);

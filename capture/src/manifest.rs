@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering;
 
 use hrr_format::archive::PROCESS_PREFIX;
 use hrr_format::catalogue::APIS;
-use hrr_format::manifest::{
-    Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION,
-};
+use hrr_format::manifest::{Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION};
 
 use crate::process::{self, Process};
 use crate::{clock, files};

@@ -96,6 +96,19 @@ pub(crate) enum Sureness {
     Lookup,
 }
 
+/// What a call has to do with the order of work on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrderRole {
+    /// Nothing.
+    None,
+    /// The program may learn by it that work is done.
+    Observe,
+    /// It records the event in this word on its stream.
+    Record { event_word: u8 },
+    /// It makes its stream wait for the event in this word.
+    Wait { event_word: u8 },
+}
+
 /// What to record of one entry point.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -103,8 +116,8 @@ pub(crate) struct Plan {
     pub(crate) api: &'static Api,
     /// The way it takes.
     pub(crate) route: Route,
-    /// Whether the program may learn by this call that work is done.
-    pub(crate) observes: bool,
+    /// What the call has to do with the order of work on the device.
+    pub(crate) order: OrderRole,
     /// Argument words.
     pub(crate) words: u8,
     /// Number of [`Self::fixed_outs`].
@@ -121,6 +134,8 @@ pub(crate) struct Plan {
     pub(crate) hook: Hook,
     /// The word of the stream the call works on, if it has one.
     pub(crate) stream_word: Option<u8>,
+    /// The word of the event the call works on, if it has one.
+    pub(crate) event_word: Option<u8>,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -212,7 +227,7 @@ fn plan(api: &'static Api) -> Plan {
     let mut plan = Plan {
         api,
         route: Route::General,
-        observes: api.blocks() || api.effect == Effect::Query,
+        order: order_role(api),
         words: api.words,
         fixed_count: 0,
         fixed_bytes: 0,
@@ -221,9 +236,23 @@ fn plan(api: &'static Api) -> Plan {
         steps,
         hook,
         stream_word: api.stream_param().map(|param| api.params[param].word),
+        event_word: event_word(api),
     };
     choose_route(&mut plan);
     plan
+}
+
+fn event_word(api: &'static Api) -> Option<u8> {
+    api.param_with(|role| *role == Role::Use(HandleKind::Event)).map(|param| api.params[param].word)
+}
+
+fn order_role(api: &'static Api) -> OrderRole {
+    match (api.name.trim_end_matches("_spt"), event_word(api)) {
+        ("hipEventRecord" | "hipEventRecordWithFlags", Some(event_word)) => OrderRole::Record { event_word },
+        ("hipStreamWaitEvent", Some(event_word)) => OrderRole::Wait { event_word },
+        _ if api.blocks() || api.effect == Effect::Query => OrderRole::Observe,
+        _ => OrderRole::None,
+    }
 }
 
 /// A count of `unit`-byte elements as a size in bytes; `None` where the catalogue gives no count.

@@ -17,16 +17,14 @@ use hrr_format::record::{
     HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
-use crate::contents::allocations::Owner;
+use crate::clock;
 use crate::contents::memory::Trust;
-use crate::contents::pending_results::{self, Complete, Observation};
-use crate::contents::region::Region;
+use crate::contents::pending_results::{self, Observed, Waited};
 use crate::errno::KeepErrno;
 use crate::hooks::HookCall;
-use crate::plan::{self, Plan, Route};
-use crate::process::{self, Process};
+use crate::plan::{self, OrderRole, Plan, Route};
+use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
-use crate::clock;
 use crate::writer::ThreadStream;
 
 /// Where a thread stands.
@@ -167,7 +165,7 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
         flags.store(flags.load(Ordering::Relaxed) & !flag::IN_FLIGHT, Ordering::Release);
         stream.count_event();
-        if plan.route == Route::General || (plan.observes && pending_results::any()) {
+        if plan.route == Route::General || (plan.order != OrderRole::None && pending_results::any()) {
             // SAFETY: as for this function; the record is complete.
             unsafe { after_call(stream, &call, code, raw) };
         }
@@ -423,7 +421,9 @@ unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u
                     Presence::Present
                 }
                 // A call that failed has no results.
-                _ if code != 0 && matches!(draft.tag, SectionTag::BlobOut | SectionTag::GraphHostOut) => Presence::Absent,
+                _ if code != 0 && matches!(draft.tag, SectionTag::BlobOut | SectionTag::GraphHostOut) => {
+                    Presence::Absent
+                }
                 _ => continue,
             };
             section.add(2).write(presence as u8);
@@ -453,7 +453,7 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
         std::slice::from_raw_parts(call.record.add(HEADER_BYTES).cast::<u64>().cast_const(), usize::from(plan.words))
     };
     let hook_call = HookCall { process, plan, words };
-    let mut waited = false;
+    let mut waited = None;
     if plan.route == Route::General {
         // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
         let transfers = unsafe { &mut stream.scratch().transfers };
@@ -463,51 +463,51 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
             if let Some(capture) = transfers.capture.filter(|_| !transfers.graph_copies.is_empty()) {
                 process.graphs().capture(capture, &transfers.graph_copies);
             }
+            let Some(writer) = process.blobs() else { return };
             if plan.api.effect == Effect::BlockCopy {
                 for result in &transfers.results {
                     process.pending().drop_overlapping(&result.region);
                     // SAFETY: the copy has returned, so the runtime has written all of the memory.
-                    unsafe { snapshot(process, stream, call.stream, result, Trust::Readable) };
+                    let read = unsafe { writer.add(writer.blobs, result.number, &result.region, Trust::Readable) };
+                    if read {
+                        // SAFETY: the caller is the stream's owner.
+                        unsafe { write_observed(stream, call.stream, result.number) };
+                    }
                 }
             } else if !transfers.results.is_empty() {
                 process.pending().add(&transfers.results, hook_call.stream());
                 // A copy to pageable memory may have waited for its end, as CUDA's documentation says of the like. The program
                 // may then read, and change, the memory at once.
-                waited = transfers.results.iter().any(|result| !is_pinned(process, &result.region));
+                let pageable = transfers.results.iter().any(|result| result.trust == Trust::Doubtful);
+                waited = if pageable { Some(Waited::Stream(hook_call.stream())) } else { None };
             }
         }
     }
-    if (plan.observes || waited) && code == 0 && pending_results::any() {
-        let observation = Observation {
-            effect: plan.api.effect,
-            stream: plan.stream_word.map(|_| hook_call.stream()),
-            sequence: call.sequence,
-        };
-        for result in process.pending().observe(&observation) {
-            let trust = if is_pinned(process, &result.region) { Trust::Readable } else { Trust::Doubtful };
-            // SAFETY: pinned memory stays until HIP is told otherwise; other memory is not trusted.
-            unsafe { snapshot(process, stream, call.stream, &result, trust) };
+    let Some(writer) = process.blobs().filter(|_| code == 0 && pending_results::any()) else {
+        return;
+    };
+    let pending = process.pending();
+    match plan.order {
+        OrderRole::None => {}
+        OrderRole::Record { event_word } => {
+            pending.event_recorded(hook_call.word(event_word.into()), hook_call.stream())
+        }
+        OrderRole::Wait { event_word } => pending.stream_waits(hook_call.stream(), hook_call.word(event_word.into())),
+        OrderRole::Observe => waited = Some(hook_call.waited()),
+    }
+    if let Some(waited) = waited {
+        for Observed { number, contents } in pending.observe(waited, call.sequence, writer) {
+            if let Some(contents) = contents {
+                writer.submit(writer.blobs, number, contents);
+            }
+            // SAFETY: the caller is the stream's owner.
+            unsafe { write_observed(stream, call.stream, number) };
         }
     }
 }
 
-/// Whether all of a region lies in one pinned range.
-fn is_pinned(process: &Process, region: &Region) -> bool {
-    let Some((Owner::Pinned, left_bytes)) = process.allocations().find(region.address) else {
-        return false;
-    };
-    region.span_bytes().is_some_and(|span_bytes| span_bytes <= left_bytes)
-}
-
-/// Records a result that has become visible, and says so in the stream.
-unsafe fn snapshot(process: &Process, stream: &ThreadStream, this: *const ThreadStream, result: &Complete, trust: Trust) {
-    let Some(writer) = process.blobs() else {
-        return;
-    };
-    // SAFETY: by the caller's contract, as far as the memory is trusted.
-    if !unsafe { writer.add(writer.blobs, result.number, &result.region, trust) } {
-        return;
-    }
+/// Says in the stream that a result became visible with the call before.
+unsafe fn write_observed(stream: &ThreadStream, this: *const ThreadStream, number: u64) {
     const WORDS: usize = 1;
     let need = HEADER_BYTES + WORDS * 8;
     // SAFETY: the caller is the stream's owner; the marker is written within `need` bytes.
@@ -516,7 +516,7 @@ unsafe fn snapshot(process: &Process, stream: &ThreadStream, this: *const Thread
         if at.is_null() {
             return;
         }
-        write_head(at, usize::from(marker::OBSERVED), &[result.number]);
+        write_head(at, usize::from(marker::OBSERVED), &[number]);
         let tick = clock::tick();
         at.add(offset::FLAGS).write(0);
         at.add(offset::BEGIN).cast::<u64>().write(tick);

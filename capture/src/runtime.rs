@@ -48,6 +48,8 @@ real_calls! {
     fn set_device = hipSetDevice(device: i32);
     /// `hipStreamGetDevice`.
     fn stream_get_device = hipStreamGetDevice(stream: *mut c_void, device: *mut i32);
+    /// `hipStreamGetFlags`.
+    fn stream_get_flags = hipStreamGetFlags(stream: *mut c_void, flags: *mut u32);
     /// `hipEventCreateWithFlags`.
     fn event_create_with_flags = hipEventCreateWithFlags(event: *mut *mut c_void, flags: u32);
     /// `hipEventRecord`.
@@ -88,6 +90,15 @@ pub(crate) fn device_of(stream: u64) -> i32 {
         return found;
     }
     device()
+}
+
+/// Whether work on the null stream waits for a stream; not known of the special handles.
+pub(crate) fn waits_for_null_stream(stream: u64) -> bool {
+    /// `hipStreamNonBlocking`.
+    const NON_BLOCKING: u32 = 1;
+    let mut flags = NON_BLOCKING;
+    // SAFETY: the stream is one that the program has just used; `flags` is writable.
+    stream > 2 && unsafe { stream_get_flags(stream as *mut c_void, &mut flags) } == 0 && flags & NON_BLOCKING == 0
 }
 
 /// Makes an event without timing on a device.

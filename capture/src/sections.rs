@@ -15,7 +15,7 @@ use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::memory::Trust;
-use crate::contents::pending_results::Complete;
+use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
 use crate::hooks::{self, GraphHook, Hook, HookCall};
 use crate::kernels::{Kernel, is_pointer};
@@ -82,7 +82,7 @@ enum Keep {
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
     /// Results that the call, or the work it enqueues, writes to host memory.
-    pub(crate) results: Vec<Complete>,
+    pub(crate) results: Vec<HostResult>,
     /// Host sides of copies that become graph nodes.
     pub(crate) graph_copies: Vec<GraphCopy>,
     /// The stream capture that the call takes part in.
@@ -310,12 +310,8 @@ impl Drafting<'_> {
                 _ => {}
             }
         }
-        let kernel = holds(&|role| {
-            matches!(
-                role,
-                Role::KernelSymbol | Role::Use(HandleKind::Function | HandleKind::Kernel)
-            )
-        });
+        let kernel =
+            holds(&|role| matches!(role, Role::KernelSymbol | Role::Use(HandleKind::Function | HandleKind::Kernel)));
         let kernel_params = holds(&|role| *role == Role::KernelParams);
         if let (Some(kernel), Some(kernel_params)) = (kernel, kernel_params) {
             let extra = holds(&|role| *role == Role::Extra).unwrap_or(0);
@@ -336,7 +332,8 @@ impl Drafting<'_> {
 
     unsafe fn host_array(&mut self, param: u8, address: u64, access: Access, count: Option<u64>, sizes: u64) {
         self.bytes_in(param, address, count.and_then(|count| count.checked_mul(8)));
-        let Some(count) = count.filter(|&count| address != 0 && sizes != 0 && count < MAX_RECORD_BYTES as u64 / 8) else {
+        let Some(count) = count.filter(|&count| address != 0 && sizes != 0 && count < MAX_RECORD_BYTES as u64 / 8)
+        else {
             return;
         };
         for index in 0..count {
@@ -436,7 +433,12 @@ impl Drafting<'_> {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
         let number = writer.blobs.next_number();
-        self.transfers.results.push(Complete { number, region });
+        let pinned = self.call.process.allocations().find(region.address);
+        let trust = match (pinned, region.span_bytes()) {
+            (Some((Owner::Pinned, left)), Some(span)) if span <= left => Trust::Readable,
+            _ => Trust::Doubtful,
+        };
+        self.transfers.results.push(HostResult { number, region, trust });
         (Presence::Present, BlobRef { number, size_bytes: len_bytes })
     }
 
@@ -546,7 +548,8 @@ fn inline(address: Option<u64>, reference: BlobRef) -> Source {
 #[inline]
 pub(crate) unsafe fn launch(process: &'static Process, shape: &LaunchShape, words: &[u64]) -> (u32, Option<Draft>) {
     let kernel = process.kernels().launched_by(shape.kernel, words);
-    let place = |place: Option<(u8, u8)>| place.map_or((NO_PARAM, 0), |(param, word)| (param, words[usize::from(word)]));
+    let place =
+        |place: Option<(u8, u8)>| place.map_or((NO_PARAM, 0), |(param, word)| (param, words[usize::from(word)]));
     // SAFETY: by the caller's contract.
     unsafe { arguments(process, kernel, place(shape.kernel_params), place(shape.extra)) }
 }
@@ -633,7 +636,8 @@ impl Arguments {
     /// `payload` is writable for the section's length; the launch's arguments are readable.
     #[inline]
     pub(crate) unsafe fn store(&self, payload: *mut u8) {
-        let args = self.kernel.and_then(|kernel| kernel.signature.as_ref()).map_or(&[][..], |signature| &signature.args);
+        let args =
+            self.kernel.and_then(|kernel| kernel.signature.as_ref()).map_or(&[][..], |signature| &signature.args);
         // SAFETY: by the caller's contract; every argument ends inside the section, which is as long as the furthest of
         // them, or is checked to.
         unsafe {
@@ -670,4 +674,3 @@ impl Arguments {
         }
     }
 }
-

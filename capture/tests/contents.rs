@@ -46,7 +46,8 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-const SECRETS: [&[u8]; 4] = [b"the prompt that must", b"pinned secret words", &0x51ab_77e1u32.to_le_bytes(), b"rowdata"];
+const SECRETS: [&[u8]; 4] =
+    [b"the prompt that must", b"pinned secret words", &0x51ab_77e1u32.to_le_bytes(), b"rowdata"];
 
 #[test]
 fn contents_are_recorded_when_they_are_asked_for() {
@@ -232,7 +233,9 @@ fn copies_in_graphs_read_and_write_host_memory_at_each_launch() {
         records.iter().zip(&names).filter(|(_, name)| *name == wanted).map(|(record, _)| record).collect()
     };
     for copy in of("hipMemcpyAsync").iter().chain(&of("hipGraphAddMemcpyNode1D")) {
-        assert!(copy.section_tagged(SectionTag::BlobIn).is_none() && copy.section_tagged(SectionTag::BlobOut).is_none());
+        assert!(
+            copy.section_tagged(SectionTag::BlobIn).is_none() && copy.section_tagged(SectionTag::BlobOut).is_none()
+        );
     }
     let launches = of("hipGraphLaunch");
     let host = of("hipHostMalloc")[0].section(SectionTag::Out, 0).unwrap().payload;

@@ -228,6 +228,10 @@ impl Store {
     }
 }
 
+/// The program's memory could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
 #[derive(Debug)]
 struct Job {
     store: &'static Store,
@@ -288,34 +292,52 @@ impl BlobWriter {
         let Some(len_bytes) = region.len_bytes() else {
             return false;
         };
-        let buffer = usize::try_from(len_bytes).ok().and_then(|len| self.shared.pool.take(len));
-        let Some(mut buffer) = buffer else {
+        // SAFETY: by the caller's contract.
+        match unsafe { self.gather(region, trust) } {
+            Ok(Some(buffer)) => self.submit(store, number, buffer),
+            Err(Unreadable) => return false,
             // SAFETY: by the caller's contract.
-            return match unsafe { store.store_region(number, region, len_bytes, trust) } {
-                Ok(read) => read,
-                Err(error) => {
-                    cannot_write(store, &error);
-                    true
-                }
-            };
+            Ok(None) => match unsafe { store.store_region(number, region, len_bytes, trust) } {
+                Ok(read) => return read,
+                Err(error) => cannot_write(store, &error),
+            },
+        }
+        true
+    }
+
+    /// Copies the contents of a region into a buffer; `Ok(None)` where the budget has no room for it now.
+    ///
+    /// # Errors
+    /// The memory could not be read.
+    ///
+    /// # Safety
+    /// As [`Region::read`].
+    pub(crate) unsafe fn gather(&self, region: &Region, trust: Trust) -> Result<Option<Buffer>, Unreadable> {
+        let len_bytes = region.len_bytes().and_then(|len_bytes| usize::try_from(len_bytes).ok()).ok_or(Unreadable)?;
+        let Some(mut buffer) = self.shared.pool.take(len_bytes) else {
+            return Ok(None);
         };
         let mut done = 0;
         for piece in buffer.pieces_mut() {
             let len = piece.len() as u64;
             // SAFETY: by the caller's contract; the piece ends inside the region.
             if !unsafe { region.read(done, piece, trust) } {
-                return false;
+                return Err(Unreadable);
             }
             done += len;
         }
-        let job = Job { store, number, buffer };
+        Ok(Some(buffer))
+    }
+
+    /// Has contents stored under a number.
+    pub(crate) fn submit(&self, store: &'static Store, number: u64, contents: Buffer) {
+        let job = Job { store, number, buffer: contents };
         if self.has_threads {
             self.shared.lock().jobs.push_back(job);
             self.shared.more.notify_one();
         } else {
             perform(&job);
         }
-        true
     }
 
     /// Returns when everything added until now is written or has failed; the calling thread helps.

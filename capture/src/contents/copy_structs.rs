@@ -38,7 +38,8 @@ mod memory_type {
 ///
 /// `element_bytes` tells the size of an array's elements.
 pub(crate) fn sides(name: &str, bytes: &[u8], element_bytes: &dyn Fn(u64) -> Option<u64>) -> [Option<Side>; 2] {
-    let word = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_le_bytes(*raw));
+    let word =
+        |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_le_bytes(*raw));
     let half = |at: usize| word(at) as u32;
     match name {
         "hipMemcpy3DParms" => parms_3d(0, &word, element_bytes),
@@ -98,11 +99,7 @@ fn offset(base: u64, x: u64, y: u64, z: u64, pitch: u64, slice: u64) -> Option<u
 }
 
 /// `hipMemcpy3DParms` at offset `at`.
-fn parms_3d(
-    at: usize,
-    word: &dyn Fn(usize) -> u64,
-    element_bytes: &dyn Fn(u64) -> Option<u64>,
-) -> [Option<Side>; 2] {
+fn parms_3d(at: usize, word: &dyn Fn(usize) -> u64, element_bytes: &dyn Fn(u64) -> Option<u64>) -> [Option<Side>; 2] {
     let (src_array, dst_array) = (word(at), word(at + 64));
     let (width, height, depth) = (word(at + 128), word(at + 136), word(at + 144));
     let kind = SideKind::Copy(u64::from(word(at + 152) as u32));
@@ -145,7 +142,19 @@ mod tests {
         // Source: host, position (4, 1, 2), pitch 64, 8 rows a slice; target: device.
         let parms = bytes(
             160,
-            &[(8, 4), (16, 1), (24, 2), (32, 0x1000), (40, 64), (56, 8), (96, 0x9000), (128, 16), (136, 3), (144, 2), (152, 1)],
+            &[
+                (8, 4),
+                (16, 1),
+                (24, 2),
+                (32, 0x1000),
+                (40, 64),
+                (56, 8),
+                (96, 0x9000),
+                (128, 16),
+                (136, 3),
+                (144, 2),
+                (152, 1),
+            ],
         );
         let [src, dst] = sides("hipMemcpy3DParms", &parms, &|_| None);
         let src = src.unwrap();

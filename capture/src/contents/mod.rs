@@ -7,11 +7,13 @@
 //! * [`copy_structs`]: copies described by a struct
 //! * [`region`]: the host side of a copy
 //! * [`pending_results`]: results that the program cannot have seen yet
+//! * [`event_order`]: which copies an event stands behind
 //! * [`graph_copies`]: host memory that launched graphs read and write
 
 pub(crate) mod allocations;
 pub(crate) mod blob_writer;
 pub(crate) mod copy_structs;
+pub(crate) mod event_order;
 pub(crate) mod graph_copies;
 pub(crate) mod memory;
 pub(crate) mod pending_results;

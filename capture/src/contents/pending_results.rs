@@ -1,15 +1,24 @@
 //! Results of asynchronous device-to-host copies, from the enqueue to the program's own synchronisation.
 //!
 //! After each such copy an event of capture's own is recorded on the stream. Whenever a call of the program succeeds that
-//! may have told it that work is done, the pending results are looked at, and those that are complete are snapshotted
-//! before the call returns: the program could not have read them earlier. Nothing waits for the device.
+//! may have told it that work is done, the pending results are looked at. Two things happen to each, in this order:
+//!
+//! * It is *snapshotted* when its event says that the copy is complete. The memory is then final until the program
+//!   learns of it, and the call in which it can learn of it has not returned yet. Nothing waits for the device.
+//! * It is *observed* when the program's own call implies that it is complete: the call waited for its stream, for the
+//!   device, or for an event behind it, directly or through streams that wait for events. A copy that merely happened to
+//!   be complete is not observed by that call, since it need not be when the call is replayed.
+//!
+//! A result whose memory is given back or written again before it is observed never will be, and its snapshot is dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hrr_format::catalogue::Effect;
-
+use super::blob_writer::BlobWriter;
+use super::event_order::EventOrder;
+use super::memory::Trust;
+use super::pool::Buffer;
 use super::region::Region;
 use crate::runtime::{self, LastError, NOT_READY};
 
@@ -18,13 +27,17 @@ use crate::runtime::{self, LastError, NOT_READY};
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Counts enqueued copies, so that a synchronising call can tell which ones came before it.
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+/// Most results that are kept in mind; the oldest are given up beyond that, as never observed.
+const MAX_PENDING: usize = 1 << 14;
+/// Stream of results whose own stream was destroyed: only the device as a whole can be waited for.
+const NO_STREAM: u64 = u64::MAX;
 
 /// Whether results are pending.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    // Relaxed: a thread always sees its own copies; another thread's copy concerns this one only through a synchronisation
-    // of the program's, which orders the two.
-    PENDING.load(Ordering::Relaxed) != 0
+    // Acquire: pairs with the release in `State::publish_count`. A thread that has added a result and sees zero here sees
+    // that another thread is done reading its memory.
+    PENDING.load(Ordering::Acquire) != 0
 }
 
 /// The number of copies enqueued until now.
@@ -39,37 +52,52 @@ pub(crate) fn forget() {
     PENDING.store(0, Ordering::Relaxed);
 }
 
-/// A result that the program cannot have seen yet.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    /// Blob number.
-    number: u64,
-    region: Region,
-    stream: u64,
-    device: i32,
-    /// Capture's own event behind the copy.
-    event: u64,
-    sequence: u64,
-}
-
-/// A result that is complete and was not visible before.
+/// A result that a call, or the work it enqueues, writes to host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Complete {
+pub(crate) struct HostResult {
     /// Blob number.
     pub(crate) number: u64,
     /// Where it lies.
     pub(crate) region: Region,
+    /// Whether the memory can be read as long as HIP has not been told otherwise.
+    pub(crate) trust: Trust,
 }
 
-/// A synchronising call that succeeded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Observation {
-    /// What it waited for.
-    pub(crate) effect: Effect,
-    /// Its stream, where it has one.
-    pub(crate) stream: Option<u64>,
-    /// [`sequence`] at its entry.
-    pub(crate) sequence: u64,
+/// A result that was observed.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    /// Blob number.
+    pub(crate) number: u64,
+    /// Its snapshot, unless it is stored already.
+    pub(crate) contents: Option<Buffer>,
+}
+
+/// What a call that succeeded waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Everything on a stream.
+    Stream(u64),
+    /// Everything on the null stream and on the streams that synchronise with it.
+    NullStream,
+    /// Everything on the calling thread's device.
+    Device,
+    /// An event.
+    Event(u64),
+    /// Nothing that can be named.
+    Something,
+}
+
+#[derive(Debug)]
+struct Pending {
+    result: HostResult,
+    stream: u64,
+    /// Whether work on the null stream waits for the stream.
+    blocking: bool,
+    device: i32,
+    /// Capture's own event behind the copy.
+    event: u64,
+    sequence: u64,
+    snapshot: Option<Buffer>,
 }
 
 /// What is known of whether the runtime counts `hipErrorNotReady` as an error.
@@ -89,6 +117,7 @@ pub(crate) struct PendingResults {
 #[derive(Debug, Default)]
 struct State {
     pending: Vec<Pending>,
+    order: EventOrder,
     /// Events that can be used again, by device.
     events: HashMap<i32, Vec<u64>>,
 }
@@ -100,11 +129,12 @@ impl PendingResults {
 
     /// Remembers the results of a copy that was just enqueued on a stream. Earlier results in the same memory that the
     /// program has not seen will never be seen.
-    pub(crate) fn add(&self, results: &[Complete], stream: u64) {
+    pub(crate) fn add(&self, results: &[HostResult], stream: u64) {
         let _last_error = LastError::keep();
         let device = runtime::device_of(stream);
-        for &Complete { number, region } in results {
-            self.drop_overlapping(&region);
+        let blocking = runtime::waits_for_null_stream(stream);
+        for &result in results {
+            self.drop_overlapping(&result.region);
             let reused = self.state().events.get_mut(&device).and_then(Vec::pop);
             let Some(event) = reused.or_else(|| runtime::create_event(device)) else {
                 // Without an event there is no telling when the result is there: it counts as never observed.
@@ -118,65 +148,135 @@ impl PendingResults {
             let mut state = self.state();
             // Release: a call that sees this number at its entry came after the copy was enqueued.
             let sequence = SEQUENCE.fetch_add(1, Ordering::Release) + 1;
-            state.pending.push(Pending { number, region, stream, device, event, sequence });
-            PENDING.store(state.pending.len(), Ordering::Relaxed);
+            state.pending.push(Pending { result, stream, blocking, device, event, sequence, snapshot: None });
+            if state.pending.len() > MAX_PENDING {
+                let oldest = state.pending.remove(0);
+                state.free(&oldest);
+            }
+            state.publish_count();
         }
     }
 
     /// Forgets results in memory that the program gives back or writes anew.
     pub(crate) fn drop_overlapping(&self, region: &Region) {
         if any() {
-            self.state().take(|pending| pending.region.overlaps(region));
+            self.state().take(|pending| pending.result.region.overlaps(region));
         }
     }
 
-    /// The results that a synchronising call made visible, in the order of their copies.
-    pub(crate) fn observe(&self, observation: &Observation) -> Vec<Complete> {
-        let last_error = LastError::keep();
-        let candidates: Vec<Pending> = self.state().pending.clone();
-        let certain = self.certain(observation);
-        let mut complete = Vec::new();
-        // Work on one stream is done in order: behind the first result that is not there, the others are not either.
-        let mut waiting_streams = Vec::new();
-        for pending in candidates {
-            if certain(&pending) {
-                complete.push(pending.number);
-            } else if !waiting_streams.contains(&(pending.device, pending.stream)) {
-                match self.query(&pending, &last_error) {
-                    Some(true) => complete.push(pending.number),
-                    Some(false) => waiting_streams.push((pending.device, pending.stream)),
-                    None => break,
+    /// A stream is destroyed: its handle may come to mean another one.
+    pub(crate) fn forget_stream(&self, stream: u64) {
+        if any() {
+            let mut state = self.state();
+            for pending in state.pending.iter_mut().filter(|pending| pending.stream == stream) {
+                pending.stream = NO_STREAM;
+            }
+            state.order.forget_stream(stream);
+        }
+    }
+
+    /// The program recorded an event on a stream.
+    pub(crate) fn event_recorded(&self, event: u64, stream: u64) {
+        self.state().order.record(event, stream, sequence());
+    }
+
+    /// The program made a stream wait for an event.
+    pub(crate) fn stream_waits(&self, stream: u64, event: u64) {
+        self.state().order.wait(stream, event);
+    }
+
+    /// Looks at the results after a call that succeeded, and returns those that it made visible, in the order of their
+    /// copies. `before` is [`sequence`] at the call's entry.
+    pub(crate) fn observe(&self, waited: Waited, before: u64, writer: &BlobWriter) -> Vec<Observed> {
+        let complete = self.complete();
+        let device = if waited == Waited::Device { Some(runtime::device()) } else { None };
+        let mut state = self.state();
+        let State { pending, order, .. } = &mut *state;
+        let mut lost = Vec::new();
+        let mut observed = Vec::new();
+        for pending in pending.iter_mut() {
+            // The call itself waited for the copy.
+            let direct = pending.sequence <= before
+                && match waited {
+                    Waited::Stream(stream) => stream == pending.stream,
+                    Waited::NullStream => pending.blocking || pending.stream == 0,
+                    Waited::Device => device == Some(pending.device),
+                    Waited::Event(_) | Waited::Something => false,
+                };
+            // It waited for something that stands behind the copy, unless another thread has recorded the event anew
+            // meanwhile: capture's own event tells.
+            let complete = direct || complete.contains(&pending.event);
+            let behind = match waited {
+                Waited::Stream(stream) => order.stream_implies(stream, pending.stream, pending.sequence),
+                Waited::Event(event) => order.event_implies(event, pending.stream, pending.sequence),
+                _ => false,
+            };
+            let visible = direct || (complete && pending.sequence <= before && behind);
+            let HostResult { number, region, trust } = pending.result;
+            if pending.snapshot.is_none() && complete {
+                // The lock is held while the memory is read, so that its owner's own call cannot return, and the owner go on
+                // to change the memory, before that is done.
+                // SAFETY: trusted memory stays until HIP is told otherwise, which waits for this lock.
+                match unsafe { writer.gather(&region, trust) } {
+                    Ok(Some(buffer)) => pending.snapshot = Some(buffer),
+                    // SAFETY: as above.
+                    Ok(None) if visible => match unsafe { writer.add(writer.blobs, number, &region, trust) } {
+                        true => observed.push((pending.sequence, Observed { number, contents: None })),
+                        false => lost.push(pending.sequence),
+                    },
+                    // It is tried again at the next call.
+                    Ok(None) => {}
+                    Err(_unreadable) => lost.push(pending.sequence),
                 }
             }
+            if visible && let Some(contents) = pending.snapshot.take() {
+                observed.push((pending.sequence, Observed { number, contents: Some(contents) }));
+            }
         }
-        // Another thread may have observed the same result meanwhile; whoever takes it out of the list snapshots it.
-        let taken = self.state().take(|pending| complete.contains(&pending.number));
-        taken.into_iter().map(|Pending { number, region, .. }| Complete { number, region }).collect()
+        let taken = |pending: &Pending| {
+            lost.contains(&pending.sequence) || observed.iter().any(|(sequence, _)| *sequence == pending.sequence)
+        };
+        state.take(taken);
+        observed.into_iter().map(|(_, observed)| observed).collect()
     }
 
-    /// Which results a call's own meaning says are complete.
-    fn certain(&self, observation: &Observation) -> impl Fn(&Pending) -> bool + use<> {
-        let Observation { effect, stream, sequence } = *observation;
-        let device = if effect == Effect::BlockDevice { Some(runtime::device()) } else { None };
-        move |pending| {
-            pending.sequence <= sequence
-                && match effect {
-                    Effect::BlockStream => stream == Some(pending.stream),
-                    Effect::BlockDevice => device == Some(pending.device),
-                    _ => false,
-                }
+    /// Events of results that are complete and not snapshotted yet.
+    fn complete(&self) -> Vec<u64> {
+        let last_error = LastError::keep();
+        let waiting: Vec<(u64, i32, u64)> = self
+            .state()
+            .pending
+            .iter()
+            .filter(|pending| pending.snapshot.is_none())
+            .map(|pending| (pending.event, pending.device, pending.stream))
+            .collect();
+        let mut complete = Vec::new();
+        // Work on one stream is done in order: behind the first result that is not there, the others are not either.
+        let mut busy = Vec::new();
+        for (event, device, stream) in waiting {
+            if stream != NO_STREAM && busy.contains(&(device, stream)) {
+                continue;
+            }
+            // An event that another thread has freed and used again since stands for another result by now, whose state it
+            // then tells; it is looked up by its event below.
+            match self.query(event, &last_error) {
+                Some(true) => complete.push(event),
+                Some(false) => busy.push((device, stream)),
+                None => break,
+            }
         }
+        complete
     }
 
     /// Asks for capture's own event; `None` where asking could show in the program's last error.
-    fn query(&self, pending: &Pending, last_error: &LastError) -> Option<bool> {
+    fn query(&self, event: u64, last_error: &LastError) -> Option<bool> {
         // Relaxed: a fact about the runtime that never changes once it is known.
         let known = self.not_ready.load(Ordering::Relaxed);
         if !last_error.may_fail() && known != not_ready::NOT_KEPT {
             return None;
         }
         // SAFETY: the event is capture's own.
-        let result = unsafe { runtime::event_query(pending.event as *mut _) };
+        let result = unsafe { runtime::event_query(event as *mut _) };
         if result == NOT_READY && known == not_ready::UNKNOWN {
             // SAFETY: the call has no preconditions.
             let kept = unsafe { runtime::peek_last_error() } == NOT_READY;
@@ -188,15 +288,27 @@ impl PendingResults {
 }
 
 impl State {
-    /// Takes results out of the list; their events are free again.
-    fn take(&mut self, wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
-        let (taken, kept) = std::mem::take(&mut self.pending).into_iter().partition(|pending| wanted(pending));
+    /// Takes results out of the list.
+    fn take(&mut self, wanted: impl Fn(&Pending) -> bool) {
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|pending| wanted(pending));
         self.pending = kept;
-        PENDING.store(self.pending.len(), Ordering::Relaxed);
-        let taken: Vec<Pending> = taken;
         for pending in &taken {
-            self.events.entry(pending.device).or_default().push(pending.event);
+            self.free(pending);
         }
-        taken
+        if self.pending.is_empty() {
+            // What is known of the order of events only matters for copies before them.
+            self.order.clear();
+        }
+        self.publish_count();
+    }
+
+    fn free(&mut self, pending: &Pending) {
+        self.events.entry(pending.device).or_default().push(pending.event);
+    }
+
+    fn publish_count(&self) {
+        // Release: whoever sees the new count without the lock sees that this thread is done with the results it took.
+        PENDING.store(self.pending.len(), Ordering::Release);
     }
 }

@@ -79,7 +79,8 @@ impl Region {
     /// Whether the two have an address in common, gaps counted in.
     pub(crate) fn overlaps(&self, other: &Region) -> bool {
         let span = |region: &Region| region.span_bytes().unwrap_or(u64::MAX);
-        self.address < other.address.saturating_add(span(other)) && other.address < self.address.saturating_add(span(self))
+        self.address < other.address.saturating_add(span(other))
+            && other.address < self.address.saturating_add(span(self))
     }
 
     /// The single range it is, if rows follow each other without gaps.

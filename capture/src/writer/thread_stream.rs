@@ -62,7 +62,6 @@ pub(crate) struct ThreadStream {
     events: AtomicU64,
     current: UnsafeCell<Option<Segment>>,
     file: GuardedFile,
-    number: u32,
     ahead: AtomicU32,
     /// Owned by whoever holds the `PREPARING` state, or by the owner in `READY`.
     prepared: UnsafeCell<Option<io::Result<Segment>>>,
@@ -95,7 +94,6 @@ impl ThreadStream {
             events: AtomicU64::new(0),
             current: UnsafeCell::new(None),
             file,
-            number: identity.header.thread,
             ahead: AtomicU32::new(ahead::IDLE),
             prepared: UnsafeCell::new(None),
             scratch: UnsafeCell::new(Scratch::default()),
@@ -104,11 +102,6 @@ impl ThreadStream {
         // SAFETY: no other thread has the stream yet.
         unsafe { *stream.current.get() = Some(segment) };
         Ok(stream)
-    }
-
-    /// Thread number.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
     }
 
     /// Where the file lies.
