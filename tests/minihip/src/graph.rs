@@ -6,7 +6,7 @@ use crate::memory;
 use crate::op::Op;
 use crate::registry::{Registry, lock};
 use crate::user_object;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
 /// What a node does.
@@ -137,7 +137,9 @@ pub(crate) fn owner_of(node: usize) -> HipResult<Arc<Graph>> {
 
 /// A copy of a node as it is now. Fails with `hipErrorInvalidValue`.
 pub(crate) fn node(handle: usize) -> HipResult<Node> {
-    owner_of(handle)?.nodes().into_iter().find(|node| node.handle == handle).ok_or(HipError::INVALID_VALUE)
+    let graph = owner_of(handle)?;
+    let nodes = lock(&graph.nodes);
+    nodes.iter().find(|node| node.handle == handle).cloned().ok_or(HipError::INVALID_VALUE)
 }
 
 /// Replaces what a node does by what `change` makes of it. Fails as `change` does.
@@ -238,13 +240,10 @@ impl Graph {
             };
             nodes.push(Node { handle, op, dependencies: Vec::new(), origin: original.handle });
         }
-        for (i, original) in originals.iter().enumerate() {
-            nodes[i].dependencies = original
-                .dependencies
-                .iter()
-                .filter_map(|dependency| originals.iter().position(|other| other.handle == *dependency))
-                .map(|index| nodes[index].handle)
-                .collect();
+        let clone_of: HashMap<usize, usize> = nodes.iter().map(|node| (node.origin, node.handle)).collect();
+        for (node, original) in nodes.iter_mut().zip(&originals) {
+            node.dependencies =
+                original.dependencies.iter().filter_map(|dependency| clone_of.get(dependency).copied()).collect();
         }
         *lock(&clone.nodes) = nodes;
         Ok(clone)
@@ -252,12 +251,16 @@ impl Graph {
 
     /// Whether every node of `earlier` is, or comes before, one of `later`.
     pub(crate) fn all_precede(&self, earlier: &[usize], later: &[usize]) -> bool {
-        let nodes = self.nodes();
+        let nodes = lock(&self.nodes);
+        let dependencies_of: HashMap<usize, &[usize]> =
+            nodes.iter().map(|node| (node.handle, node.dependencies.as_slice())).collect();
         let mut seen: HashSet<usize> = later.iter().copied().collect();
         let mut stack: Vec<usize> = later.to_vec();
         while let Some(handle) = stack.pop() {
-            if let Some(node) = nodes.iter().find(|node| node.handle == handle) {
-                stack.extend(node.dependencies.iter().filter(|dependency| seen.insert(**dependency)));
+            for dependency in dependencies_of.get(&handle).copied().unwrap_or_default() {
+                if seen.insert(*dependency) {
+                    stack.push(*dependency);
+                }
             }
         }
         earlier.iter().all(|handle| seen.contains(handle))
@@ -266,8 +269,7 @@ impl Graph {
 
 /// Positions of `nodes` in an order that respects the edges, or `None` if there is a cycle.
 pub(crate) fn topological_order(nodes: &[Node]) -> Option<Vec<usize>> {
-    let position_of: std::collections::HashMap<usize, usize> =
-        nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
+    let position_of: HashMap<usize, usize> = nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
     let mut open: Vec<usize> = nodes.iter().map(|node| node.dependencies.len()).collect();
     let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (i, node) in nodes.iter().enumerate() {

@@ -7,6 +7,7 @@ use crate::op::{self, Executor, Op};
 use crate::queue::Chaos;
 use crate::registry::{Registry, lock};
 use crate::stream::{Dependency, Stream};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// A node of an executable graph; child graphs are dissolved into their nodes.
@@ -63,11 +64,12 @@ fn flatten_into(graph: &Graph, entry: &[usize], flat: &mut Vec<ExecNode>) -> Hip
     let nodes = graph.nodes();
     let order = topological_order(&nodes).ok_or(HipError::INVALID_VALUE)?;
     let mut position = vec![0; nodes.len()];
-    let index_of = |handle: usize| nodes.iter().position(|node| node.handle == handle);
+    let index_of: HashMap<usize, usize> = nodes.iter().enumerate().map(|(i, node)| (node.handle, i)).collect();
     let mut has_dependents = vec![false; nodes.len()];
     for i in order {
         let node = &nodes[i];
-        let before: Vec<usize> = node.dependencies.iter().filter_map(|dependency| index_of(*dependency)).collect();
+        let before: Vec<usize> =
+            node.dependencies.iter().filter_map(|dependency| index_of.get(dependency).copied()).collect();
         before.iter().for_each(|index| has_dependents[*index] = true);
         let mut dependencies: Vec<usize> = before.iter().map(|index| position[*index]).collect();
         if dependencies.is_empty() {
