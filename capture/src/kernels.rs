@@ -5,6 +5,7 @@
 //! launch a few. Only then does it get a number and a line in the archive's kernel table.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hrr_format::code_object::{ArgKind, KernelArg, KernelSignature, explicit_bytes, signatures};
 use hrr_format::kernel_table;
 
+use crate::errno::KeepErrno;
 use crate::files::GuardedFile;
 use crate::handle_table::HandleTable;
 use crate::plan::KernelWord;
@@ -117,15 +119,12 @@ impl Kernels {
         self.state().objects.insert(handle, object);
     }
 
-    /// Reads a registered fat binary's signatures before its memory goes, and forgets the handle.
+    /// Forgets a code object whose memory, or handle, goes. Kernels that were launched keep what is known of them; the
+    /// others have no signature any more, should a launch still come.
     pub(crate) fn unload(&self, handle: u64) {
         let object = self.state().objects.remove(&handle);
         if let Some(object) = object {
-            let mut code = object.code();
-            if matches!(*code, Code::Registered(..)) {
-                // No launch used it; should one still come, it has no signature.
-                *code = Code::Parsed(HashMap::new());
-            }
+            *object.code() = Code::Parsed(HashMap::new());
         }
     }
 
@@ -188,7 +187,8 @@ impl Kernels {
         // Acquire: pairs with the release in `first_launch`.
         let kernel = named.kernel.load(Ordering::Acquire);
         if kernel.is_null() {
-            return self.first_launch(named);
+            let _errno = KeepErrno::new();
+            return catch_unwind(AssertUnwindSafe(|| self.first_launch(named))).unwrap_or_default();
         }
         // SAFETY: kernels are leaked, never freed.
         Some(unsafe { &*kernel })

@@ -34,7 +34,6 @@ mod threads;
 mod writer;
 
 /// Runs when the library is loaded.
-#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = {
@@ -46,7 +45,6 @@ static ON_LOAD: extern "C" fn() = {
 };
 
 /// Runs when the process ends by `exit` or by returning from `main`.
-#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static ON_EXIT: extern "C" fn() = {

@@ -571,9 +571,8 @@ unsafe fn arguments(
     let whole = keep == Keep::All || signature.is_some_and(|signature| signature.only_pointers);
     let presence = if whole { Presence::Present } else { Presence::Withheld };
     // SAFETY: by the caller's contract.
-    if kernel_params.1 == 0
-        && let Some((buffer, len_bytes)) = unsafe { extra_buffer(extra.1) }
-    {
+    let packed = if kernel_params.1 == 0 { unsafe { extra_buffer(extra.1) } } else { None };
+    if let Some((buffer, len_bytes)) = packed {
         let from = ArgumentSource::Buffer(buffer, len_bytes);
         return (aux, draft(extra.0, presence, len_bytes as u32, Source::Arguments(Arguments { kernel, from, keep })));
     }
@@ -672,5 +671,72 @@ impl Arguments {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Signature;
+    use hrr_format::code_object::{ArgKind, KernelArg};
+
+    fn kernel() -> &'static Kernel {
+        let arg = |offset, size, kind| KernelArg { offset, size, kind };
+        let args: Box<[KernelArg]> = [
+            arg(0, 8, ArgKind::GlobalBuffer),
+            arg(8, 4, ArgKind::ByValue),
+            arg(16, 24, ArgKind::ByValue),
+            arg(40, 1, ArgKind::ByValue),
+        ]
+        .into();
+        let signature = Some(Signature { args, explicit_bytes: 41, only_pointers: false });
+        Box::leak(Box::new(Kernel { number: 0, signature }))
+    }
+
+    fn stored(from: ArgumentSource, keep: Keep, len_bytes: usize) -> Vec<u8> {
+        let mut payload = vec![0; len_bytes.next_multiple_of(8)];
+        // SAFETY: the payload is as long as the section; the sources are the test's own.
+        unsafe { Arguments { kernel: Some(kernel()), from, keep }.store(payload.as_mut_ptr()) };
+        payload.truncate(len_bytes);
+        payload
+    }
+
+    #[test]
+    fn kernel_parameters_are_gathered_to_their_offsets_and_values_withheld() {
+        let (pointer, scalar, object, byte) = (0x1122_3344_5566_7788u64, 0xaabb_ccddu32, [7u64, 8, 9], 0x5au8);
+        let params = [
+            (&raw const pointer).cast::<u8>(),
+            (&raw const scalar).cast(),
+            (&raw const object).cast(),
+            &raw const byte,
+        ];
+        let from = ArgumentSource::Params(params.as_ptr());
+        let mut expected = vec![0u8; 41];
+        expected[..8].copy_from_slice(&pointer.to_le_bytes());
+        assert_eq!(stored(from, Keep::Pointers, 41), expected);
+        expected[8..12].copy_from_slice(&scalar.to_le_bytes());
+        for (index, word) in object.iter().enumerate() {
+            expected[16 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        expected[40] = byte;
+        assert_eq!(stored(from, Keep::All, 41), expected);
+    }
+
+    #[test]
+    fn a_packed_buffer_is_kept_whole_or_its_pointers_only() {
+        let buffer: Vec<u8> = (1..=48).collect();
+        let len_bytes = buffer.len();
+        let extra = [1u64, buffer.as_ptr() as u64, 2, (&raw const len_bytes) as u64, 3];
+        // SAFETY: the array is what a launch passes.
+        let (address, len) = unsafe { extra_buffer(extra.as_ptr() as u64) }.unwrap();
+        let from = ArgumentSource::Buffer(address, len);
+        assert_eq!(stored(from, Keep::All, len), buffer);
+        let pointers = stored(from, Keep::Pointers, len);
+        assert_eq!(pointers[..8], buffer[..8]);
+        assert!(pointers[8..].iter().all(|&byte| byte == 0));
+        // A buffer shorter than the signature says loses the argument that does not fit.
+        assert_eq!(stored(ArgumentSource::Buffer(address, 4), Keep::Pointers, 4), [0; 4]);
+        // SAFETY: null is no array.
+        assert!(unsafe { extra_buffer(0) }.is_none());
     }
 }

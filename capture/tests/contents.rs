@@ -81,7 +81,7 @@ fn contents_are_recorded_when_they_are_asked_for() {
     assert_eq!(blob(&archive, &records[3], SectionTag::BlobOut), Some(sent));
     assert_eq!(records[4].word(0), records[3].section_tagged(SectionTag::BlobOut).unwrap().blob().unwrap().number);
     assert!(blob(&archive, &records[5], SectionTag::BlobIn).unwrap().starts_with(b"pinned secret"));
-    assert_eq!(blob(&archive, &records[7], SectionTag::BlobIn), Some(&b"rowdatarowdatarowdatarowdata"[..]));
+    assert_eq!(blob(&archive, &records[7], SectionTag::BlobIn), Some(b"rowdatarowdatarowdatarowdata".to_vec()));
     assert_eq!(archive.blobs().stored().contents, 4, "equal contents are stored once");
     assert_eq!(records[9].section(SectionTag::In, 0).unwrap().presence, Presence::Present);
 }
@@ -242,10 +242,10 @@ fn copies_in_graphs_read_and_write_host_memory_at_each_launch() {
     for (launch, text) in launches.iter().zip([b"launch-1", b"launch-2", b"explicit"]) {
         let section = launch.section_tagged(SectionTag::GraphHostIn).unwrap();
         assert_eq!(section.host_address().unwrap().to_le_bytes(), host);
-        assert_eq!(blob(&archive, launch, SectionTag::GraphHostIn), Some(&text[..]));
+        assert_eq!(blob(&archive, launch, SectionTag::GraphHostIn), Some(text.to_vec()));
     }
     for (launch, text) in launches.iter().take(2).zip([b"launch-1", b"launch-2"]) {
-        assert_eq!(blob(&archive, launch, SectionTag::GraphHostOut), Some(&text[..]));
+        assert_eq!(blob(&archive, launch, SectionTag::GraphHostOut), Some(text.to_vec()));
     }
     assert!(launches[2].section_tagged(SectionTag::GraphHostOut).is_none());
     assert_eq!(of("OBSERVED").len(), 2);
@@ -294,6 +294,6 @@ fn a_killed_recording_keeps_the_contents_that_were_written() {
     let records: Vec<_> = archive.streams()[0].records().skip(1).collect();
     assert_eq!(records.len(), 200);
     for (index, record) in records.iter().enumerate() {
-        assert_eq!(blob(&archive, record, SectionTag::BlobIn), Some(&[index as u8; 4096][..]));
+        assert_eq!(blob(&archive, record, SectionTag::BlobIn), Some(vec![index as u8; 4096]));
     }
 }

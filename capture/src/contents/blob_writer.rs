@@ -420,7 +420,7 @@ mod tests {
         writer.flush();
         let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
         for (number, bytes) in numbers.iter().zip(contents) {
-            assert_eq!(store.get(*number).unwrap(), Some(bytes));
+            assert_eq!(store.get(*number).unwrap().map(|found| found.to_vec()), Some(bytes.to_vec()));
         }
         assert_eq!(store.stored().contents, 3);
         assert!(!dir.path().join("code_objects").exists());
@@ -434,7 +434,7 @@ mod tests {
         let numbers = [add(&writer, &long), add(&writer, &long)];
         let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
         for number in numbers {
-            assert_eq!(store.get(number).unwrap().map(<[u8]>::len), Some(long.len()));
+            assert_eq!(store.get(number).unwrap().map(|found| found.len()), Some(long.len()));
         }
         assert_eq!(store.stored().contents, 1);
     }

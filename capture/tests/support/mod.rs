@@ -161,7 +161,8 @@ pub(crate) fn names(archive: &Archive, thread: usize) -> Vec<String> {
 }
 
 /// The contents that a blob section refers to.
-pub(crate) fn blob<'a>(archive: &'a Archive, record: &Record<'_>, tag: SectionTag) -> Option<&'a [u8]> {
+pub(crate) fn blob(archive: &Archive, record: &Record<'_>, tag: SectionTag) -> Option<Vec<u8>> {
     let reference = record.section_tagged(tag)?.blob()?;
-    archive.blobs().get(reference.number).unwrap_or_else(|error| panic!("{error}"))
+    let found = archive.blobs().get(reference.number).unwrap_or_else(|error| panic!("{error}"));
+    found.map(|bytes| bytes.to_vec())
 }
