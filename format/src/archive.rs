@@ -1,14 +1,15 @@
 //! Opening an archive: from a path to streams, stores, kernels and a manifest that fit together.
 //!
 //! A path names an archive root, which holds a `pid-<pid>` directory for each recorded process, or one such
-//! directory. A root with one process stands for that process.
+//! directory. A root with one process stands for that process. A [packed](crate::packed) archive is a root in one file;
+//! `FILE.hrrz/pid-<pid>` names a process in it.
 //!
 //! Damage that costs nothing but itself (a torn last entry of an index, a thread that was killed before its first
 //! record) is a [`Warning`]. Damage that would leave calls out in silence is an [`ArchiveError`], unless the caller
 //! asks to see [what is left](Damaged::Tolerate).
 
+use std::borrow::Cow;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,9 @@ use crate::blob_store::{BLOBS_DIR, BlobError, BlobStore, CODE_OBJECTS_DIR, INDEX
 use crate::catalogue::Api;
 use crate::kernel_table::{self, KernelDamage, KernelTable, KernelTableError};
 use crate::manifest::{self, ManifestError, ProcessManifest, RootManifest};
+use crate::packed::PackedError;
 use crate::record::{BlobRef, Record};
+use crate::source::Source;
 use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
 
 /// Directory of stream files in a process archive.
@@ -58,7 +61,7 @@ pub enum ArchiveError {
         path: PathBuf,
     },
     /// The path is a file.
-    #[error("{} is not a directory; give the directory that holds the archive", path.display())]
+    #[error("{} is not a directory, nor a packed archive; give the directory that holds the archive", path.display())]
     NotADirectory {
         /// The path given.
         path: PathBuf,
@@ -128,7 +131,7 @@ pub enum ArchiveError {
     },
     /// A record cannot be read.
     #[error(
-        "{} is damaged at byte {}: {}; copy it again from where it was recorded",
+        "{} is damaged at byte {}: {}; copy it again from where it was recorded, or cut it there with --repair",
         path.display(), damage.offset_bytes, damage.error
     )]
     Record {
@@ -143,6 +146,9 @@ pub enum ArchiveError {
     /// The kernel table cannot be read.
     #[error("{0}")]
     Kernels(#[from] KernelTableError),
+    /// A packed archive cannot be read or made.
+    #[error("{0}")]
+    Packed(#[from] PackedError),
 }
 
 /// Something wrong with an archive that leaves the rest of it readable. Every message names the file.
@@ -236,12 +242,13 @@ impl Archive {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, damaged: Damaged) -> Result<Self, ArchiveError> {
-        let path = resolve(path)?;
-        let manifest = ProcessManifest::read(&path.join(manifest::FILE))?;
+        let source = Source::of(path)?;
+        let path = resolve(&source, path)?;
+        let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE))?;
         let mut warnings = Vec::new();
-        let streams = open_streams(&path, &manifest, damaged, &mut warnings)?;
+        let streams = open_streams(&source, &path, &manifest, damaged, &mut warnings)?;
         let mut open_store = |dir: &str| -> Result<BlobStore, ArchiveError> {
-            let store = BlobStore::open(&path.join(dir))?;
+            let store = BlobStore::open_from(source.clone(), &path.join(dir))?;
             let index = store.dir().join(INDEX_FILE);
             let damage = store.index().damage().iter().cloned();
             warnings.extend(damage.map(|damage| Warning::Index { path: index.clone(), damage }));
@@ -250,7 +257,7 @@ impl Archive {
         let blobs = open_store(BLOBS_DIR)?;
         let code_objects = open_store(CODE_OBJECTS_DIR)?;
         let kernels_path = path.join(kernel_table::FILE);
-        let kernels = KernelTable::open(&kernels_path)?;
+        let kernels = KernelTable::open_from(&source, &kernels_path)?;
         let damage = kernels.damage().iter().cloned();
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
@@ -317,7 +324,7 @@ impl Archive {
     ///
     /// # Errors
     /// Why contents that are there cannot be used.
-    pub fn blob(&self, reference: BlobRef) -> Result<Option<&[u8]>, BlobError> {
+    pub fn blob(&self, reference: BlobRef) -> Result<Option<Cow<'_, [u8]>>, BlobError> {
         self.blobs.get(reference.number)
     }
 }
@@ -350,37 +357,41 @@ impl ArchiveRoot {
     /// # Errors
     /// Why the path is not a directory with recorded processes in it.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let found = process_dirs(path)?;
+        let source = Source::of(path)?;
+        let found = process_dirs(&source, path)?;
         if found.is_empty() {
             return Err(ArchiveError::Empty { path: path.to_owned() });
         }
         let processes = found
             .into_iter()
-            .map(|(pid, path)| Process { pid, manifest: ProcessManifest::read(&path.join(manifest::FILE)), path })
+            .map(|(pid, path)| {
+                let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE));
+                Process { pid, path, manifest }
+            })
             .collect();
-        let manifest = RootManifest::read(&path.join(manifest::FILE));
+        let manifest = RootManifest::read_from(&source, &path.join(manifest::FILE));
         Ok(ArchiveRoot { path: path.to_owned(), manifest, processes })
     }
 }
 
 /// Finds the process directory that a path stands for.
-fn resolve(path: &Path) -> Result<PathBuf, ArchiveError> {
-    if is_process_dir(path) {
+fn resolve(source: &Source, path: &Path) -> Result<PathBuf, ArchiveError> {
+    if is_process_dir(source, path) {
         return Ok(path.to_owned());
     }
-    let mut processes: Vec<PathBuf> = process_dirs(path)?.into_iter().map(|(_, path)| path).collect();
+    let mut processes: Vec<PathBuf> = process_dirs(source, path)?.into_iter().map(|(_, path)| path).collect();
     let resolved = match processes.len() {
         0 => path.to_owned(),
         1 => processes.remove(0),
         _ => return Err(ArchiveError::Several { path: path.to_owned(), processes }),
     };
-    if is_process_dir(&resolved) {
+    if is_process_dir(source, &resolved) {
         return Ok(resolved);
     }
-    if resolved.join(UPSTREAM_EVENTS_FILE).exists() {
+    if source.exists(&resolved.join(UPSTREAM_EVENTS_FILE)) {
         return Err(ArchiveError::Upstream { path: resolved });
     }
-    match ProcessManifest::read(&resolved.join(manifest::FILE)) {
+    match ProcessManifest::read_from(source, &resolved.join(manifest::FILE)) {
         // A manifest without an events directory: a process that was recorded and made no call.
         Ok(_) => Ok(resolved),
         // No manifest, or a root's own: nothing was recorded here.
@@ -392,17 +403,17 @@ fn resolve(path: &Path) -> Result<PathBuf, ArchiveError> {
     }
 }
 
-fn is_process_dir(path: &Path) -> bool {
-    path.join(EVENTS_DIR).is_dir()
+fn is_process_dir(source: &Source, path: &Path) -> bool {
+    source.is_dir(&path.join(EVENTS_DIR))
 }
 
 /// The `pid-*` directories in a directory, by process id.
-fn process_dirs(path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
+fn process_dirs(source: &Source, path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
     let mut found = Vec::new();
-    for (name, entry_path) in list(path)? {
+    for (name, entry_path) in list(source, path)? {
         let Some(digits) = name.strip_prefix(PROCESS_PREFIX) else { continue };
         if let Ok(pid) = digits.parse::<u64>()
-            && entry_path.is_dir()
+            && source.is_dir(&entry_path)
         {
             found.push((pid, entry_path));
         }
@@ -411,24 +422,16 @@ fn process_dirs(path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
     Ok(found)
 }
 
-/// Names and paths in a directory; names that are not UTF-8 are none of ours.
-fn list(path: &Path) -> Result<Vec<(String, PathBuf)>, ArchiveError> {
-    let failed = |reason: io::Error| match reason.kind() {
+fn list(source: &Source, path: &Path) -> Result<Vec<(String, PathBuf)>, ArchiveError> {
+    source.list(path).map_err(|reason| match reason.kind() {
         io::ErrorKind::NotFound => ArchiveError::Missing { path: path.to_owned() },
         io::ErrorKind::NotADirectory => ArchiveError::NotADirectory { path: path.to_owned() },
         _ => ArchiveError::Directory { path: path.to_owned(), reason },
-    };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if let Ok(name) = entry.file_name().into_string() {
-            found.push((name, entry.path()));
-        }
-    }
-    Ok(found)
+    })
 }
 
 fn open_streams(
+    source: &Source,
     process: &Path,
     manifest: &ProcessManifest,
     damaged: Damaged,
@@ -436,8 +439,8 @@ fn open_streams(
 ) -> Result<Vec<StreamFile>, ArchiveError> {
     let dir = process.join(EVENTS_DIR);
     let mut paths: Vec<(u32, PathBuf)> = Vec::new();
-    if dir.is_dir() {
-        for (name, path) in list(&dir)? {
+    if source.is_dir(&dir) {
+        for (name, path) in list(source, &dir)? {
             let number = name.strip_suffix(STREAM_EXTENSION).and_then(|stem| stem.strip_suffix('.'));
             if let Some(Ok(number)) = number.map(str::parse) {
                 paths.push((number, path));
@@ -458,7 +461,7 @@ fn open_streams(
     let mut streams = Vec::with_capacity(paths.len());
     let mut later = Vec::new();
     for (_, path) in paths {
-        let stream = match StreamFile::open(&path) {
+        let stream = match StreamFile::open_from(source, &path) {
             Ok(stream) => stream,
             // The file is made before its header is written, so a kill in between leaves it empty or all zeros.
             Err(StreamError::ShortHeader { len_bytes: 0 }) => {

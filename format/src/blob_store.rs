@@ -28,14 +28,13 @@
 //! A pack is mapped, not loaded, when something in it is first asked for, and the hash of each stored content is
 //! checked on its first use.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memmap2::Mmap;
-
-use crate::files;
+use crate::source::{Bytes, Content, Source};
 
 /// First eight bytes of an index.
 pub const MAGIC: [u8; 8] = *b"HRR-BLX\n";
@@ -277,9 +276,14 @@ impl BlobIndex {
     /// # Errors
     /// [`BlobError::Open`] and [`BlobError::Index`].
     pub fn open(path: &Path) -> Result<Self, BlobError> {
-        match map(path)? {
-            Mapping::Missing | Mapping::Empty => Ok(Self::default()),
-            Mapping::Bytes(bytes) => {
+        Self::open_from(&Source::Directory, path)
+    }
+
+    pub(crate) fn open_from(source: &Source, path: &Path) -> Result<Self, BlobError> {
+        match missing_or(path, source.map(path))?.flatten() {
+            None => Ok(Self::default()),
+            Some(bytes) => {
+                let bytes: Bytes = bytes;
                 Self::parse(&bytes).map_err(|reason| BlobError::Index { path: path.to_owned(), reason })
             }
         }
@@ -313,6 +317,7 @@ impl BlobIndex {
 /// A store opened for reading. It may be shared between threads.
 #[derive(Debug)]
 pub struct BlobStore {
+    source: Source,
     dir: PathBuf,
     index: BlobIndex,
     /// Per entry, the position of the first entry with the same contents: hashes are checked once per content.
@@ -325,7 +330,8 @@ pub struct BlobStore {
 #[derive(Debug)]
 struct Pack {
     path: PathBuf,
-    mapping: OnceLock<Result<Mapping, BlobError>>,
+    /// `None` within: an empty file.
+    content: OnceLock<Result<Option<Content>, BlobError>>,
 }
 
 impl BlobStore {
@@ -334,21 +340,25 @@ impl BlobStore {
     /// # Errors
     /// Why its index cannot be read. Packs are looked at when they are first needed.
     pub fn open(dir: &Path) -> Result<Self, BlobError> {
-        let index = BlobIndex::open(&dir.join(INDEX_FILE))?;
+        Self::open_from(Source::Directory, dir)
+    }
+
+    pub(crate) fn open_from(source: Source, dir: &Path) -> Result<Self, BlobError> {
+        let index = BlobIndex::open_from(&source, &dir.join(INDEX_FILE))?;
         let mut packs = HashMap::new();
         let mut first = HashMap::new();
         let mut canonical = Vec::with_capacity(index.entries.len());
         for (position, entry) in index.entries.iter().enumerate() {
             packs
                 .entry(entry.pack)
-                .or_insert_with(|| Pack { path: dir.join(pack_file_name(entry.pack)), mapping: OnceLock::new() });
+                .or_insert_with(|| Pack { path: dir.join(pack_file_name(entry.pack)), content: OnceLock::new() });
             // An index is a mapped file, so its entries number far below 2^32 on any machine that can hold it.
             let position = u32::try_from(position).unwrap_or(u32::MAX);
             let place = (entry.pack, entry.offset_bytes, entry.len_bytes, entry.hash);
             canonical.push(*first.entry(place).or_insert(position));
         }
         let verified = canonical.iter().map(|_| AtomicBool::new(false)).collect();
-        Ok(BlobStore { dir: dir.to_owned(), index, canonical, verified, packs })
+        Ok(BlobStore { source, dir: dir.to_owned(), index, canonical, verified, packs })
     }
 
     /// Where the store lies.
@@ -396,11 +406,12 @@ impl BlobStore {
         stored
     }
 
-    /// The contents of a number, or `None` where it has none. The first use of a content checks its hash.
+    /// The contents of a number, or `None` where it has none: borrowed from the mapped pack, or unpacked where a packed
+    /// archive has them compressed. The first use of a content checks its hash.
     ///
     /// # Errors
     /// A pack that cannot be read or is too short, and contents that do not have the hash the index gives.
-    pub fn get(&self, number: u64) -> Result<Option<&[u8]>, BlobError> {
+    pub fn get(&self, number: u64) -> Result<Option<Cow<'_, [u8]>>, BlobError> {
         let Some(position) = self.index.position(number) else {
             return Ok(None);
         };
@@ -408,10 +419,10 @@ impl BlobStore {
         let pack = &self.packs[&entry.pack];
         let contents = self.contents(entry, pack)?;
         let verified = &self.verified[self.canonical[position] as usize];
-        // Relaxed: the flag carries no data. The bytes it vouches for are a read-only mapping that the OnceLock
+        // Relaxed: the flag carries no data. The bytes it vouches for come from a read-only mapping that the OnceLock
         // published, and a thread that misses the flag only hashes once more.
         if !verified.load(Ordering::Relaxed) {
-            if content_hash(contents) != entry.hash {
+            if content_hash(&contents) != entry.hash {
                 return Err(BlobError::Hash { number, path: pack.path.clone(), offset_bytes: entry.offset_bytes });
             }
             verified.store(true, Ordering::Relaxed);
@@ -419,29 +430,30 @@ impl BlobStore {
         Ok(Some(contents))
     }
 
-    fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<&'a [u8], BlobError> {
+    fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
         if entry.len_bytes == 0 {
-            return Ok(&[]);
+            return Ok(Cow::Borrowed(&[]));
         }
-        let bytes: &[u8] = match pack.mapping.get_or_init(|| map(&pack.path)) {
-            Ok(Mapping::Bytes(bytes)) => bytes,
-            Ok(Mapping::Empty) => &[],
-            Ok(Mapping::Missing) => {
-                return Err(BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() });
-            }
-            Err(error) => return Err(error.clone()),
+        let open = || {
+            let missing = || BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() };
+            missing_or(&pack.path, self.source.content(&pack.path))?.ok_or_else(missing)
         };
-        usize::try_from(entry.offset_bytes)
-            .ok()
-            .zip(usize::try_from(entry.len_bytes).ok())
-            .and_then(|(start, len)| bytes.get(start..start.checked_add(len)?))
-            .ok_or_else(|| BlobError::Bounds {
+        let content = pack.content.get_or_init(open).as_ref().map_err(Clone::clone)?;
+        let found = match content {
+            Some(content) => content.slice(entry.offset_bytes, entry.len_bytes),
+            None => Ok(None),
+        };
+        match found {
+            Ok(Some(contents)) => Ok(contents),
+            Ok(None) => Err(BlobError::Bounds {
                 number: entry.number,
                 path: pack.path.clone(),
                 offset_bytes: entry.offset_bytes,
                 len_bytes: entry.len_bytes,
-                pack_bytes: bytes.len() as u64,
-            })
+                pack_bytes: content.as_ref().map_or(0, Content::len_bytes),
+            }),
+            Err(error) => Err(BlobError::Open { path: pack.path.clone(), reason: error.to_string() }),
+        }
     }
 }
 
@@ -454,18 +466,11 @@ pub struct Stored {
     pub bytes: u64,
 }
 
-#[derive(Debug)]
-enum Mapping {
-    Missing,
-    Empty,
-    Bytes(Mmap),
-}
-
-fn map(path: &Path) -> Result<Mapping, BlobError> {
-    match files::map(path) {
-        Ok(Some(bytes)) => Ok(Mapping::Bytes(bytes)),
-        Ok(None) => Ok(Mapping::Empty),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Mapping::Missing),
+/// What a file's opening came to, `None` where there is no such file.
+fn missing_or<T>(path: &Path, opened: std::io::Result<T>) -> Result<Option<T>, BlobError> {
+    match opened {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(BlobError::Open { path: path.to_owned(), reason: error.to_string() }),
     }
 }
@@ -518,10 +523,10 @@ mod tests {
         let (_dir, store) =
             store(&[entry(9, b"hello", 64), entry(0, b"abc", 0), entry(1, b"abc", 0), entry(2, b"", 64)], &pack);
         let store = store.unwrap();
-        assert_eq!(store.get(0), Ok(Some(&b"abc"[..])));
-        assert_eq!(store.get(1), Ok(Some(&b"abc"[..])));
-        assert_eq!(store.get(2), Ok(Some(&b""[..])));
-        assert_eq!(store.get(9), Ok(Some(&b"hello"[..])));
+        assert_eq!(store.get(0).unwrap().as_deref(), Some(&b"abc"[..]));
+        assert_eq!(store.get(1).unwrap().as_deref(), Some(&b"abc"[..]));
+        assert_eq!(store.get(2).unwrap().as_deref(), Some(&b""[..]));
+        assert_eq!(store.get(9).unwrap().as_deref(), Some(&b"hello"[..]));
         assert_eq!(store.get(3), Ok(None));
         assert_eq!(store.len_bytes(9), Some(5));
         assert_eq!(store.hash(9), Some(content_hash(b"hello")));

@@ -37,10 +37,15 @@ pub(crate) fn read(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit_bytes {
-        let reason = format!("it is longer than {limit_bytes} bytes, the most that is read of such a file");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+        return Err(too_long(limit_bytes));
     }
     Ok(bytes)
+}
+
+/// The error of a file that is longer than what is read of its kind.
+pub(crate) fn too_long(limit_bytes: u64) -> io::Error {
+    let reason = format!("it is longer than {limit_bytes} bytes, the most that is read of such a file");
+    io::Error::new(io::ErrorKind::FileTooLarge, reason)
 }
 
 #[cfg(test)]

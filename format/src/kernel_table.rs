@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::code_object::{ArgKind, KernelArg, MAX_KERNARG_BYTES};
-use crate::files;
+use crate::source::Source;
 
 /// File name in a process archive.
 pub const FILE: &str = "kernels.jsonl";
@@ -126,7 +126,11 @@ impl KernelTable {
     /// # Errors
     /// Why the file cannot be read.
     pub fn open(path: &Path) -> Result<Self, KernelTableError> {
-        match files::read(path, MAX_BYTES) {
+        Self::open_from(&Source::Directory, path)
+    }
+
+    pub(crate) fn open_from(source: &Source, path: &Path) -> Result<Self, KernelTableError> {
+        match source.read(path, MAX_BYTES) {
             Ok(bytes) => Ok(Self::parse(&bytes)),
             Err(reason) if reason.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(reason) => Err(KernelTableError { path: path.to_owned(), reason }),

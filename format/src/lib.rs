@@ -9,6 +9,7 @@
 //! * [`kernel_table`]: the kernels that launches name
 //! * [`manifest`]: what a process and an archive root say of themselves
 //! * [`archive`]: all of these, opened from a path
+//! * [`packed`]: an archive in one file
 //! * [`ordered`]: the calls of all threads in order of entry
 //! * [`archive_writer`], [`record_builder`]: archives made without recording a program
 //! * [`hip_error`]: names of return codes
@@ -27,6 +28,8 @@ pub mod hip_error;
 pub mod kernel_table;
 pub mod manifest;
 pub mod ordered;
+pub mod packed;
 pub mod record;
 pub mod record_builder;
+mod source;
 pub mod stream_file;

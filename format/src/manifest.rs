@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::files;
+use crate::source::Source;
 use crate::stream_file::ContentsMode;
 
 /// File name of both manifests.
@@ -190,12 +190,24 @@ impl ProcessManifest {
     /// # Errors
     /// Why the file is not a manifest that this build reads.
     pub fn read(path: &Path) -> Result<Self, ManifestError> {
-        let header: Header = read_json(path)?;
+        Self::parse(path, &read(&Source::Directory, path)?)
+    }
+
+    pub(crate) fn read_from(source: &Source, path: &Path) -> Result<Self, ManifestError> {
+        Self::parse(path, &read(source, path)?)
+    }
+
+    /// Reads the bytes of a process manifest; `path` is what errors name.
+    ///
+    /// # Errors
+    /// Why the bytes are not a manifest that this build reads.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ManifestError> {
+        let header: Header = parse_json(path, bytes)?;
         if header.format != FORMAT {
             return Err(ManifestError::Format { path: path.to_owned(), found: header.format });
         }
         check_version(path, header.version, VERSION)?;
-        read_json(path)
+        parse_json(path, bytes)
     }
 
     /// Writes the manifest in place of the one that is there: to a temporary file, then by rename.
@@ -213,9 +225,14 @@ impl RootManifest {
     /// # Errors
     /// Why the file is not a manifest that this build reads.
     pub fn read(path: &Path) -> Result<Self, ManifestError> {
-        let header: Header = read_json(path)?;
+        Self::read_from(&Source::Directory, path)
+    }
+
+    pub(crate) fn read_from(source: &Source, path: &Path) -> Result<Self, ManifestError> {
+        let bytes = read(source, path)?;
+        let header: Header = parse_json(path, &bytes)?;
         check_version(path, header.version, ROOT_VERSION)?;
-        read_json(path)
+        parse_json(path, &bytes)
     }
 
     /// Writes the manifest in place of the one that is there: to a temporary file, then by rename.
@@ -279,10 +296,12 @@ fn check_version(path: &Path, found: u32, known: u32) -> Result<(), ManifestErro
     if found == known { Ok(()) } else { Err(ManifestError::Version { path: path.to_owned(), found, known }) }
 }
 
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestError> {
-    let open = |reason| ManifestError::Open { path: path.to_owned(), reason };
-    let bytes = files::read(path, MAX_BYTES).map_err(open)?;
-    serde_json::from_slice(&bytes).map_err(|reason| ManifestError::Json { path: path.to_owned(), reason })
+fn read(source: &Source, path: &Path) -> Result<Vec<u8>, ManifestError> {
+    source.read(path, MAX_BYTES).map_err(|reason| ManifestError::Open { path: path.to_owned(), reason })
+}
+
+fn parse_json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, ManifestError> {
+    serde_json::from_slice(bytes).map_err(|reason| ManifestError::Json { path: path.to_owned(), reason })
 }
 
 fn write_json<T: Serialize>(value: &T, path: &Path) -> io::Result<()> {

@@ -22,10 +22,8 @@
 
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-
-use crate::files;
 use crate::record::{Record, RecordError, marker};
+use crate::source::{Bytes, Source};
 
 /// First eight bytes of a stream file.
 pub const MAGIC: [u8; 8] = *b"HRR-EVS\n";
@@ -198,12 +196,12 @@ pub struct Damage {
     pub error: RecordError,
 }
 
-/// A mapped stream file.
+/// A stream file, mapped or, from a packed archive, in memory.
 #[derive(Debug)]
 pub struct StreamFile {
     path: PathBuf,
     header: StreamHeader,
-    map: Mmap,
+    bytes: Bytes,
 }
 
 impl StreamFile {
@@ -212,10 +210,14 @@ impl StreamFile {
     /// # Errors
     /// Why it is not a readable stream file.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
+        Self::open_from(&Source::Directory, path)
+    }
+
+    pub(crate) fn open_from(source: &Source, path: &Path) -> Result<Self, StreamError> {
         let open = |reason: std::io::Error| StreamError::Open { reason: reason.to_string() };
-        let map = files::map(path).map_err(open)?.ok_or(StreamError::ShortHeader { len_bytes: 0 })?;
-        let header = StreamHeader::parse(&map)?;
-        Ok(StreamFile { path: path.to_owned(), header, map })
+        let bytes = source.map(path).map_err(open)?.ok_or(StreamError::ShortHeader { len_bytes: 0 })?;
+        let header = StreamHeader::parse(&bytes)?;
+        Ok(StreamFile { path: path.to_owned(), header, bytes })
     }
 
     /// Where the file lies.
@@ -230,17 +232,31 @@ impl StreamFile {
 
     /// Length of the file in bytes, unused segment space included.
     pub fn len_bytes(&self) -> u64 {
-        self.map.len() as u64
+        self.bytes.len() as u64
     }
 
     /// The records from the first on.
     pub fn records(&self) -> Records<'_> {
-        Records { bytes: &self.map, at: HEADER_BYTES, damage: None }
+        Records { bytes: &self.bytes, at: HEADER_BYTES, damage: None }
+    }
+
+    /// Goes over all records and their sections, which the iterators over them leave out from the first damaged one on.
+    ///
+    /// # Errors
+    /// The first damage.
+    pub fn check(&self) -> Result<(), Damage> {
+        let mut records = self.records();
+        while let Some(record) = records.next() {
+            if let Some(error) = record.sections().find_map(Result::err) {
+                return Err(Damage { offset_bytes: (records.offset() - record.len_bytes()) as u64, error });
+            }
+        }
+        records.damage().map_or(Ok(()), |damage| Err(damage.clone()))
     }
 
     /// The record at an offset that [`Records::offset`] gave.
     pub fn record_at(&self, offset_bytes: usize) -> Option<Record<'_>> {
-        Record::parse(self.map.get(offset_bytes..)?).ok()?
+        Record::parse(self.bytes.get(offset_bytes..)?).ok()?
     }
 }
 

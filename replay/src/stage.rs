@@ -390,7 +390,7 @@ impl HostMemory {
             }
             // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that reads it is
             // issued before `fill` has returned.
-            unsafe { job.shape.scatter(contents, job.target.0) };
+            unsafe { job.shape.scatter(&contents, job.target.0) };
             Ok(())
         })
     }

@@ -138,7 +138,7 @@ impl Validation<'_> {
         // SAFETY: the place was allocated for this shape and is kept until validation is over; the copy that wrote it is
         // complete, because the call that made it visible at capture has returned.
         let live = unsafe { check.shape.gather(check.live as *const u8, buffer) };
-        match compare(live, expected, &self.tolerance) {
+        match compare(live, &expected, &self.tolerance) {
             Comparison::Exact => verdict.exact += 1,
             Comparison::Within { .. } => verdict.within += 1,
             Comparison::Nothing => verdict.skip("nothing to compare"),

@@ -1,0 +1,48 @@
+//! Turning a packed archive into directories and files again.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::{PackedError, PackedFile};
+
+/// What unpacking came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Files.
+    pub files: u64,
+    /// Bytes they take together, as their directory lists them.
+    pub file_bytes: u64,
+}
+
+/// Unpacks a packed archive into a directory that must not exist yet. Directories are made for their owner alone, and so
+/// are files.
+///
+/// # Errors
+/// What is wrong with the packed archive, and why a file cannot be written.
+pub fn unpack(packed: &Path, target: &Path) -> Result<Unpacked, PackedError> {
+    let packed = PackedFile::open(packed)?;
+    let mut unpacked = Unpacked::default();
+    private_dir().create(target).map_err(PackedError::io(target))?;
+    for name in packed.names() {
+        let Some(content) = packed.content(name) else { continue };
+        // The table was only accepted with names that stay below the target.
+        let path = target.join(name);
+        if let Some(parent) = path.parent() {
+            private_dir().recursive(true).create(parent).map_err(PackedError::io(parent))?;
+        }
+        let io = PackedError::io(&path);
+        let file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(&io)?;
+        file.set_len(content.len_bytes()).map_err(&io)?;
+        content.visit(|offset_bytes, bytes| file.write_all_at(bytes, offset_bytes).map_err(&io))?;
+        unpacked.files += 1;
+        unpacked.file_bytes += content.len_bytes();
+    }
+    Ok(unpacked)
+}
+
+fn private_dir() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
