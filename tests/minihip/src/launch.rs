@@ -49,15 +49,21 @@ pub(crate) fn find_kernel(function: usize, device: usize) -> HipResult<Arc<Kerne
     }
 }
 
+/// A zeroed kernarg segment of at least `len_bytes`.
+fn empty_kernarg(len_bytes: usize) -> Kernarg {
+    vec![0_u128; len_bytes.div_ceil(16).max(1)]
+}
+
+fn bytes_of(kernarg: &mut Kernarg) -> &mut [u8] {
+    // SAFETY: the vector's own elements, all initialised; a u128 has no padding and u8 no alignment to respect.
+    unsafe { std::slice::from_raw_parts_mut(kernarg.as_mut_ptr().cast(), kernarg.len() * size_of::<u128>()) }
+}
+
 /// Lays out `bytes` as a kernarg segment of at least `min_bytes`.
 pub(crate) fn kernarg_from_bytes(bytes: &[u8], min_bytes: usize) -> Kernarg {
-    let mut words = vec![0_u128; bytes.len().max(min_bytes).div_ceil(16).max(1)];
-    for (word, chunk) in words.iter_mut().zip(bytes.chunks(16)) {
-        let mut padded = [0_u8; 16];
-        padded[..chunk.len()].copy_from_slice(chunk);
-        *word = u128::from_le_bytes(padded);
-    }
-    words
+    let mut kernarg = empty_kernarg(bytes.len().max(min_bytes));
+    bytes_of(&mut kernarg)[..bytes.len()].copy_from_slice(bytes);
+    kernarg
 }
 
 /// Copies the arguments `params[i]` points at, or the buffer named in `extra`, into a kernarg segment.
@@ -65,13 +71,20 @@ pub(crate) fn gather_arguments(kernel: &Kernel, params: In<usize>, extra: In<usi
     if !extra.is_null() {
         return gather_extra(kernel, extra);
     }
-    let mut bytes = vec![0_u8; kernel.kernarg_bytes];
+    let mut kernarg = empty_kernarg(kernel.kernarg_bytes);
+    let bytes = bytes_of(&mut kernarg);
     for (i, argument) in kernel.arguments.iter().enumerate() {
-        let value = In::<u8>::from_address(params.at(i)?).array(argument.len_bytes)?;
+        let value = params.at(i)?;
+        if value == 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
         // In bounds: checked against the segment's size when the kernel was found.
-        bytes[argument.offset..argument.offset + argument.len_bytes].copy_from_slice(&value);
+        let place = &mut bytes[argument.offset..argument.offset + argument.len_bytes];
+        // SAFETY: HIP's API obliges the caller to let `params[i]` point at the kernel's argument i, of this size; the
+        // segment is fresh memory that nothing else points to.
+        unsafe { std::ptr::copy_nonoverlapping(value as *const u8, place.as_mut_ptr(), place.len()) };
     }
-    Ok(kernarg_from_bytes(&bytes, 0))
+    Ok(kernarg)
 }
 
 fn gather_extra(kernel: &Kernel, extra: In<usize>) -> HipResult<Kernarg> {
