@@ -141,16 +141,19 @@ fn a_symbolic_link_is_left_out() {
     fs::remove_file(dir.path().with_extension("hrrz")).unwrap();
 }
 
-/// Reads everything in a packed archive: whether all of it was readable.
-fn read_all(path: &Path) -> bool {
-    let Ok(archive) = Archive::open(path) else { return false };
-    let records = archive.streams().iter().map(|stream| stream.records().count()).sum::<usize>();
-    let blobs = archive.blobs().index().entries().iter().all(|entry| archive.blobs().get(entry.number).is_ok());
-    records == 6 && blobs && archive.blobs().len() == 3 && archive.warnings().is_empty()
+/// Everything in a packed archive, if all of it is readable.
+fn read_all(path: &Path) -> Option<Vec<Vec<u8>>> {
+    let archive = Archive::open(path).ok()?;
+    let mut found = vec![format!("{:?} {:?}", archive.manifest(), archive.warnings()).into_bytes()];
+    found.extend(archive.streams().iter().flat_map(|stream| stream.records()).map(|record| record.bytes().to_vec()));
+    for entry in archive.blobs().index().entries() {
+        found.push(archive.blobs().get(entry.number).ok()??.into_owned());
+    }
+    Some(found)
 }
 
 #[test]
-fn every_wrong_byte_and_every_cut_is_noticed() {
+fn wrong_bytes_and_cuts_are_noticed_or_mean_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let process = process_dir(dir.path(), 7);
     let mut writer = ArchiveWriter::create(&process, 7, ContentsMode::Contents).unwrap();
@@ -163,24 +166,23 @@ fn every_wrong_byte_and_every_cut_is_noticed() {
     let file = dir.path().with_extension("hrrz");
     pack(dir.path(), &file).unwrap();
     let whole = fs::read(&file).unwrap();
-    assert!(read_all(&file));
-    let mut unnoticed = Vec::new();
+    let expected = read_all(&file).unwrap();
+    assert_eq!(expected.len(), 1 + 6 + 3);
+    let mut noticed = 0;
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         fs::write(&file, &bytes).unwrap();
-        if read_all(&file) {
-            unnoticed.push(at);
+        match read_all(&file) {
+            // Unused bits of the header, of alignment and of zstd's frames.
+            Some(found) => assert!(found == expected, "byte {at}"),
+            None => noticed += 1,
         }
     }
-    // Zeros of the header and of alignment mean nothing, nor does the unused bit in the descriptor of a zstd frame, which
-    // follows its magic.
-    let is_unused = |at: usize| at < 64 || whole[at] == 0 || whole[at - 4..at] == [0x28, 0xb5, 0x2f, 0xfd];
-    unnoticed.retain(|&at| !is_unused(at));
-    assert!(unnoticed.is_empty(), "wrong bytes went unnoticed: {unnoticed:?}");
+    assert!(noticed > whole.len() - 200, "{noticed} of {} wrong bytes", whole.len());
     for cut in (0..whole.len()).step_by(3) {
         fs::write(&file, &whole[..cut]).unwrap();
-        assert!(!read_all(&file), "cut at {cut}");
+        assert!(read_all(&file).is_none(), "cut at {cut}");
     }
     fs::remove_file(&file).unwrap();
 }

@@ -17,14 +17,17 @@ const KEPT_FRAMES: usize = 16;
 /// Largest frame in bytes that is kept unpacked.
 const KEPT_FRAME_BYTES: u64 = 1 << 18;
 
+/// A frame's offset in the packed file and what it unpacks to.
+type KeptFrame = (u64, Arc<Vec<u8>>);
+
 /// A packed archive, mapped.
 #[derive(Debug)]
 pub struct PackedFile {
     path: PathBuf,
     map: Mmap,
     files: Vec<File>,
-    /// By offset of the frame in the packed file.
-    kept: [Mutex<Option<(u64, Arc<Vec<u8>>)>>; KEPT_FRAMES],
+    /// Frames that were read last.
+    kept: [Mutex<Option<KeptFrame>>; KEPT_FRAMES],
 }
 
 impl PackedFile {
