@@ -72,7 +72,7 @@ impl<'a> Planner<'a> {
                     // SAFETY: `offset + size` is within the bytes copied.
                     let place = unsafe { base.add(offset) };
                     if arg.kind == ArgKind::GlobalBuffer && size == 8 {
-                        self.patch_pointer(call, draft, lowering, place, word_at(value, 0), bytes);
+                        self.patch_pointer(call, draft, lowering, place, word_at(value, 0));
                     } else if size >= 8 {
                         self.patch_embedded(draft, lowering, place, value);
                     }
@@ -118,29 +118,13 @@ impl<'a> Planner<'a> {
         lowering: &mut Lowering,
         place: *mut u8,
         address: u64,
-        all: &[u8],
     ) {
         if address == 0 {
             return;
         }
-        let inside = self.objects.memory.inside(address);
-        let one_past = self.objects.memory.one_past(address);
-        let found = match (inside, one_past) {
-            // The address is the end of one allocation and the start of the next: it belongs to the one the other
-            // arguments point into.
-            (Some(inside), Some(end)) => {
-                let points_into = |base: u64, size: u64| {
-                    all.chunks_exact(8)
-                        .map(|word| word_at(word, 0))
-                        .any(|word| word != address && word.wrapping_sub(base) < size)
-                };
-                let (next, previous) = (inside.allocation, end.allocation);
-                let previous_used = points_into(previous.base, previous.size_bytes);
-                let next_used = points_into(next.base, next.size_bytes);
-                Some(if previous_used && !next_used { end } else { inside })
-            }
-            (inside, one_past) => inside.or(one_past),
-        };
+        // An address that is the end of one allocation and the start of the next is taken for the start: two neighbouring
+        // buffers are passed to kernels far more often than the end of one that has a neighbour.
+        let found = self.objects.memory.find(address);
         match found {
             Some(found) => {
                 lowering.note_use(&found.allocation);
@@ -160,7 +144,7 @@ impl<'a> Planner<'a> {
         let mut at = 0;
         while at + 8 <= bytes.len() {
             let word = word_at(bytes, at);
-            match self.objects.memory.inside(word).or_else(|| self.objects.memory.one_past(word)) {
+            match self.objects.memory.find(word) {
                 Some(found) => {
                     lowering.note_use(&found.allocation);
                     // SAFETY: `at + 8` is within the bytes copied to `place`.

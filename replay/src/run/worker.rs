@@ -338,7 +338,7 @@ impl Runner {
         // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
         // long as the chunk, sized by the catalogue.
         let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
-        if (outcome.code != instruction.expected) | (instruction.flags & flag::COLD != 0)
+        if (outcome.code | instruction.expected != 0) | (instruction.flags & flag::COLD != 0)
             && !self.settle(instruction, &mut outcome)
         {
             return;
