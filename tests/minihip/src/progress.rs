@@ -1,13 +1,44 @@
 //! A counter that only grows and that threads can wait on.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Polls before a waiter parks. Short: the machines this runs on have few cores.
-const SPINS: u32 = 64;
-/// Times a waiter gives its time slice away before it parks.
+/// Polls before a thread sleeps: about what a sleep and a wake-up cost (some 10 us).
+const POLLS: u32 = 200;
+/// Times a thread gives its time slice away before it sleeps.
 const YIELDS: u32 = 2;
+
+/// Polls until `ready`, for as long as polling is cheaper than sleeping; false if that time is over. No more threads
+/// poll at once than there are cores: pollers must not keep those from running that they wait for.
+pub(crate) fn poll_until(ready: impl Fn() -> bool) -> bool {
+    static POLLING: AtomicUsize = AtomicUsize::new(0);
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    if ready() {
+        return true;
+    }
+    let limit = *LIMIT.get_or_init(|| thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    // Relaxed, here and below: a number of threads, nothing is published by it.
+    let mut is_ready = false;
+    if POLLING.fetch_add(1, Ordering::Relaxed) < limit {
+        for _ in 0..POLLS {
+            std::hint::spin_loop();
+            is_ready = ready();
+            if is_ready {
+                break;
+            }
+        }
+    }
+    POLLING.fetch_sub(1, Ordering::Relaxed);
+    for _ in 0..YIELDS {
+        is_ready = is_ready || ready();
+        if is_ready {
+            break;
+        }
+        thread::yield_now();
+    }
+    is_ready
+}
 
 /// How far a queue (or anything else that counts up) has come.
 #[derive(Debug, Default)]
@@ -42,19 +73,9 @@ impl Progress {
 
     /// Blocks until the count reaches `target`.
     pub(crate) fn wait(&self, target: u64) {
-        for _ in 0..SPINS {
-            if self.reached(target) {
-                return;
-            }
-            std::hint::spin_loop();
+        if !poll_until(|| self.reached(target)) {
+            self.park(target);
         }
-        for _ in 0..YIELDS {
-            if self.reached(target) {
-                return;
-            }
-            thread::yield_now();
-        }
-        self.park(target);
     }
 
     /// Blocks without polling first (`hipEventBlockingSync`).

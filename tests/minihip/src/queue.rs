@@ -4,6 +4,7 @@ use crate::config::config;
 use crate::device::device;
 use crate::error::{HipError, HipResult};
 use crate::op::{self, Executor};
+use crate::progress::poll_until;
 use crate::registry::lock;
 use crate::stream::{Item, Stream};
 use std::collections::VecDeque;
@@ -12,11 +13,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-/// Polls for a new item before the thread sleeps: a launch that follows at once needs no wake-up.
-const SPINS: u32 = 128;
-/// Times the thread gives its time slice away before it sleeps.
-const YIELDS: u32 = 2;
 
 /// Starts the thread of `stream`. Threads are never joined: a process may end with work in its queues.
 pub(crate) fn start(stream: &Arc<Stream>) -> HipResult {
@@ -82,27 +78,11 @@ fn next_batch(stream: &Stream, batch: &mut VecDeque<Item>) -> bool {
             queue = stream.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
         } else {
             drop(queue);
-            poll(stream);
+            // A launch that follows at once needs no wake-up. Relaxed: only a hint to look, the lock orders what is found.
+            poll_until(|| stream.submitted.load(Ordering::Relaxed) != stream.progress.done());
             polled = true;
             queue = lock(&stream.queue);
         }
-    }
-}
-
-fn poll(stream: &Stream) {
-    // Relaxed: only a hint to look, the lock orders what is found.
-    let idle = || stream.submitted.load(Ordering::Relaxed) == stream.progress.done();
-    for _ in 0..SPINS {
-        if !idle() {
-            return;
-        }
-        std::hint::spin_loop();
-    }
-    for _ in 0..YIELDS {
-        if !idle() {
-            return;
-        }
-        thread::yield_now();
     }
 }
 
