@@ -39,6 +39,8 @@ pub(crate) enum Hook {
     EndCapture,
     /// A stream is destroyed.
     DestroyStream,
+    /// A device is reset: everything on it is gone.
+    Reset,
     /// Something happens to a graph.
     Graph(GraphHook),
 }
@@ -99,6 +101,8 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipStreamEndCapture", Hook::EndCapture),
     ("hipStreamEndCapture_spt", Hook::EndCapture),
     ("hipStreamDestroy", Hook::DestroyStream),
+    ("hipDeviceReset", Hook::Reset),
+    ("hipDevicePrimaryCtxReset", Hook::Reset),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
     ("hipGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
@@ -206,6 +210,7 @@ impl HookCall<'_> {
             Hook::Memory => self.forget_memory(),
             // Before the call: afterwards another thread may be given the same handle.
             Hook::Unload => process.kernels().unload(self.word(0)),
+            Hook::Reset => process.pending().reset(),
             Hook::DestroyStream => process.pending().forget_stream(self.word(0)),
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
@@ -260,7 +265,7 @@ impl HookCall<'_> {
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::None => {}
+                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {}
             }
         }
     }

@@ -23,7 +23,12 @@ pub(crate) enum Completeness {
 
 /// Writes the process manifest.
 pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result<()> {
-    let _lock = process.manifest_lock();
+    let mut last_written = process.manifest_lock();
+    if *last_written && completeness == Completeness::Begun {
+        // A refinement that comes too late.
+        return Ok(());
+    }
+    *last_written = completeness != Completeness::Begun;
     let (pid, parent_pid) = process.ids();
     let (runtime, devices) = process.description().known();
     let manifest = ProcessManifest {

@@ -174,8 +174,7 @@ fn plan(api: &'static Api) -> Plan {
             | Role::NewHost(_)
             | Role::NewManaged(_)
             | Role::NewRange(_)
-            | Role::GetDevice(_)
-            | Role::GetArrayAt(..) => Some(Step::Out { param: index, word, size: eight }),
+            | Role::GetDevice(_) => Some(Step::Out { param: index, word, size: eight }),
             Role::NewPitched(_) => Some(Step::Out { param: index, word, size: Size::Fixed(32) }),
             Role::Out(size) => Some(Step::Out { param: index, word, size }),
             Role::GetArray(_, count) => scaled(count, 8).map(|size| Step::Out { param: index, word, size }),

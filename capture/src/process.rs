@@ -78,7 +78,8 @@ pub(crate) struct Process {
     closed_events: AtomicU64,
     /// Calls whose arguments could not be sized.
     unsized_launches: AtomicU64,
-    manifest: Mutex<()>,
+    /// Whether the last manifest has been written; held while one is.
+    manifest: Mutex<bool>,
     /// The stores of contents; `None` where contents are withheld.
     blobs: Option<BlobWriter>,
     kernels: Kernels,
@@ -163,8 +164,8 @@ impl Process {
         &self.description
     }
 
-    /// Held while a manifest is written.
-    pub(crate) fn manifest_lock(&self) -> MutexGuard<'_, ()> {
+    /// Whether the last manifest has been written; held while one is.
+    pub(crate) fn manifest_lock(&self) -> MutexGuard<'_, bool> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -337,8 +338,8 @@ fn new_process_dir(root: &std::path::Path, pid: u32) -> Result<PathBuf, (PathBuf
 
 fn say_recording(process: &Process) {
     let contents = match process.config.contents {
-        ContentsMode::Contents => "yes - host buffers, kernel arguments and code objects are recorded",
-        ContentsMode::MetadataOnly => "no - metadata only; set HIP_HRR_CAPTURE_CONTENT=1 to record contents",
+        ContentsMode::Contents => "yes — host buffers, kernel arguments and code objects are recorded",
+        ContentsMode::MetadataOnly => "no — metadata only; set HIP_HRR_CAPTURE_CONTENT=1 to record contents",
     };
     notice::line(format_args!(
         "Recording HIP calls of pid {} to {} (contents: {contents})",

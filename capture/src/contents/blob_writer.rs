@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hrr_format::blob_store::{
-    ALIGN_BYTES, ENTRY_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, PACK_BYTES, index_header, pack_file_name,
+    ALIGN_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, PACK_BYTES, index_header, pack_file_name,
 };
 
 use super::memory::Trust;
@@ -22,6 +22,10 @@ type Hash = [u8; 32];
 
 /// Most writer threads.
 const MAX_THREADS: usize = 4;
+/// Most contents that are written together.
+const BATCH_JOBS: usize = 1024;
+/// Most bytes of contents that are written together.
+const BATCH_BYTES: usize = 1 << 20;
 /// Cores for each writer thread.
 const CORES_PER_THREAD: usize = 4;
 
@@ -38,6 +42,8 @@ struct StoreState {
     known: HashMap<Hash, Known>,
     index: Option<GuardedFile>,
     index_bytes: u64,
+    /// Index entries that are not written yet.
+    entries: Vec<u8>,
     pack: Option<(u32, Arc<GuardedFile>)>,
     pack_bytes: u64,
 }
@@ -86,8 +92,8 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decide(&self, number: u64, hash: &Hash, len_bytes: u64) -> io::Result<Decision> {
-        let mut state = self.state();
+    /// What to do with contents; index entries that it makes wait for [`Self::write_entries`].
+    fn decide(&self, state: &mut StoreState, number: u64, hash: &Hash, len_bytes: u64) -> io::Result<Decision> {
         match state.known.get_mut(hash) {
             Some(Known::Writing(waiting)) => {
                 waiting.push(number);
@@ -95,12 +101,12 @@ impl Store {
             }
             Some(Known::Written(place)) => {
                 let place = *place;
-                self.append(&mut state, number, hash, place)?;
+                state.add_entry(number, hash, place);
                 return Ok(Decision::Done);
             }
             None => {}
         }
-        let (pack, file, offset_bytes) = self.reserve(&mut state, len_bytes)?;
+        let (pack, file, offset_bytes) = self.reserve(state, len_bytes)?;
         state.known.insert(*hash, Known::Writing(Vec::new()));
         Ok(Decision::Write(Place { pack, offset_bytes, len_bytes }, file))
     }
@@ -126,58 +132,72 @@ impl Store {
         Ok((pack, file, offset_bytes))
     }
 
-    fn append(&self, state: &mut StoreState, number: u64, hash: &Hash, place: Place) -> io::Result<()> {
+    /// Appends the index entries that were made, in one write.
+    fn write_entries(&self, state: &mut StoreState) -> io::Result<()> {
+        if state.entries.is_empty() {
+            return Ok(());
+        }
         if state.index.is_none() {
             let index = GuardedFile::create(self.dir.join(INDEX_FILE))?;
             index.write_all_at(&index_header(), 0)?;
             state.index = Some(index);
             state.index_bytes = HEADER_BYTES as u64;
         }
-        let Place { pack, offset_bytes, len_bytes } = place;
-        let entry = IndexEntry { number, hash: *hash, pack, offset_bytes, len_bytes };
-        let at = state.index_bytes;
-        check_size_limit(at + ENTRY_BYTES as u64)?;
+        let entries = std::mem::take(&mut state.entries);
+        check_size_limit(state.index_bytes + entries.len() as u64)?;
         if let Some(index) = &state.index {
-            index.write_all_at(&entry.to_bytes(), at)?;
+            index.write_all_at(&entries, state.index_bytes)?;
         }
-        state.index_bytes = at + ENTRY_BYTES as u64;
+        state.index_bytes += entries.len() as u64;
         Ok(())
     }
 
-    /// The contents of `planned` have been written as what hashes to `written`.
-    fn written(&self, number: u64, planned: &Hash, written: &Hash, place: Place) -> io::Result<()> {
+    /// Stores a batch of contents: those that are new with as few writes as possible, since writing a short content costs
+    /// several times what hashing it does.
+    fn store_batch(&self, batch: &[Job], staging: &mut Vec<u8>) -> io::Result<()> {
+        let hashes: Vec<Hash> = batch.iter().map(|job| hash_of(&job.buffer)).collect();
+        let mut new = Vec::new();
+        {
+            let mut state = self.state();
+            for (job, hash) in batch.iter().zip(&hashes) {
+                let len_bytes = job.buffer.len_bytes() as u64;
+                if let Decision::Write(place, pack) = self.decide(&mut state, job.number, hash, len_bytes)? {
+                    new.push((job, hash, place, pack));
+                }
+            }
+            self.write_entries(&mut state)?;
+        }
+        let mut rest = &new[..];
+        while let Some((first, _, place, pack)) = rest.first() {
+            // Those that follow each other in one pack, as far as they fit the staging buffer.
+            let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
+            let run = rest
+                .iter()
+                .take_while(|(_, _, next, _)| {
+                    next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
+                })
+                .count();
+            if run > 1 {
+                staging.clear();
+                for (job, _, next, _) in &rest[..run] {
+                    staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
+                    job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
+                }
+                pack.write_all_at(staging, place.offset_bytes)?;
+            } else {
+                let mut at = place.offset_bytes;
+                for piece in first.buffer.pieces() {
+                    pack.write_all_at(piece, at)?;
+                    at += piece.len() as u64;
+                }
+            }
+            rest = &rest[run.max(1)..];
+        }
         let mut state = self.state();
-        let waiting = match state.known.remove(planned) {
-            Some(Known::Writing(waiting)) => waiting,
-            _ => Vec::new(),
-        };
-        state.known.insert(*written, Known::Written(place));
-        self.append(&mut state, number, written, place)?;
-        if planned == written {
-            for number in waiting {
-                self.append(&mut state, number, written, place)?;
-            }
+        for (job, hash, place, _) in new {
+            state.written(job.number, hash, hash, place);
         }
-        // Otherwise the memory changed between hashing and writing; those who waited for the first hash find their
-        // numbers without an entry, as if never written.
-        Ok(())
-    }
-
-    fn store_buffer(&self, number: u64, buffer: &Buffer) -> io::Result<()> {
-        let mut hasher = blake3::Hasher::new();
-        buffer.pieces().for_each(|piece| {
-            hasher.update(piece);
-        });
-        let hash = *hasher.finalize().as_bytes();
-        if let Decision::Write(place, pack) = self.decide(number, &hash, buffer.len_bytes() as u64)? {
-            let mut at = place.offset_bytes;
-            for piece in buffer.pieces() {
-                pack.write_all_at(piece, at)?;
-                at += piece.len() as u64;
-            }
-            self.written(number, &hash, &hash, place)?;
-        }
-        Ok(())
+        self.write_entries(&mut state)
     }
 
     /// Stores contents straight from the program's memory, on the calling thread. `Ok(false)`: it could not be read.
@@ -216,16 +236,56 @@ impl Store {
             }
         }
         let planned = *hasher.finalize().as_bytes();
-        if let Decision::Write(place, pack) = self.decide(number, &planned, len_bytes)? {
+        let decision = {
+            let mut state = self.state();
+            let decision = self.decide(&mut state, number, &planned, len_bytes)?;
+            self.write_entries(&mut state)?;
+            decision
+        };
+        if let Decision::Write(place, pack) = decision {
             let mut hasher = blake3::Hasher::new();
             walk(&mut |done, piece| {
                 hasher.update(piece);
                 pack.write_all_at(piece, place.offset_bytes + done)
             })?;
-            self.written(number, &planned, hasher.finalize().as_bytes(), place)?;
+            let mut state = self.state();
+            state.written(number, &planned, hasher.finalize().as_bytes(), place);
+            self.write_entries(&mut state)?;
         }
         Ok(true)
     }
+}
+
+impl StoreState {
+    fn add_entry(&mut self, number: u64, hash: &Hash, Place { pack, offset_bytes, len_bytes }: Place) {
+        let entry = IndexEntry { number, hash: *hash, pack, offset_bytes, len_bytes };
+        self.entries.extend_from_slice(&entry.to_bytes());
+    }
+
+    /// The contents of `planned` have been written as what hashes to `written`.
+    fn written(&mut self, number: u64, planned: &Hash, written: &Hash, place: Place) {
+        let waiting = match self.known.remove(planned) {
+            Some(Known::Writing(waiting)) => waiting,
+            _ => Vec::new(),
+        };
+        self.known.insert(*written, Known::Written(place));
+        self.add_entry(number, written, place);
+        if planned == written {
+            for number in waiting {
+                self.add_entry(number, written, place);
+            }
+        }
+        // Otherwise the memory changed between hashing and writing; those who waited for the first hash find their
+        // numbers without an entry, as if never written.
+    }
+}
+
+fn hash_of(buffer: &Buffer) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    buffer.pieces().for_each(|piece| {
+        hasher.update(piece);
+    });
+    *hasher.finalize().as_bytes()
 }
 
 /// The program's memory could not be read.
@@ -242,7 +302,10 @@ struct Job {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Writers that are at work.
     active: usize,
+    /// Writers that wait for work: waking costs a system call, and nobody is woken in vain.
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -333,20 +396,25 @@ impl BlobWriter {
     pub(crate) fn submit(&self, store: &'static Store, number: u64, contents: Buffer) {
         let job = Job { store, number, buffer: contents };
         if self.has_threads {
-            self.shared.lock().jobs.push_back(job);
-            self.shared.more.notify_one();
+            let mut queue = self.shared.lock();
+            queue.jobs.push_back(job);
+            if queue.waiting > 0 {
+                self.shared.more.notify_one();
+            }
         } else {
-            perform(&job);
+            perform(&[job], &mut Vec::new());
         }
     }
 
     /// Returns when everything added until now is written or has failed; the calling thread helps.
     pub(crate) fn flush(&self) {
+        let mut staging = Vec::new();
         let mut queue = self.shared.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            let batch = queue.take_batch();
+            if !batch.is_empty() {
                 drop(queue);
-                perform(&job);
+                perform(&batch, &mut staging);
                 queue = self.shared.lock();
             } else if queue.active > 0 {
                 queue = self.shared.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -357,6 +425,25 @@ impl BlobWriter {
     }
 }
 
+impl Queue {
+    /// The next job, and those after it that can be written together with it.
+    fn take_batch(&mut self) -> Vec<Job> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while let Some(job) = self.jobs.front() {
+            bytes += job.buffer.len_bytes();
+            let fits = batch.first().is_none_or(|first: &Job| {
+                std::ptr::eq(first.store, job.store) && bytes <= BATCH_BYTES && batch.len() < BATCH_JOBS
+            });
+            if !fits {
+                break;
+            }
+            batch.extend(self.jobs.pop_front());
+        }
+        batch
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -364,28 +451,33 @@ impl Shared {
 }
 
 fn serve(shared: &Shared) {
+    let mut staging = Vec::new();
     let mut queue = shared.lock();
     loop {
-        match queue.jobs.pop_front() {
-            Some(job) => {
-                queue.active += 1;
-                drop(queue);
-                perform(&job);
-                drop(job);
-                queue = shared.lock();
-                queue.active -= 1;
-                if queue.active == 0 {
-                    shared.idle.notify_all();
-                }
-            }
-            None => queue = shared.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
+        let batch = queue.take_batch();
+        if batch.is_empty() {
+            queue.waiting += 1;
+            queue = shared.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.waiting -= 1;
+            continue;
+        }
+        queue.active += 1;
+        drop(queue);
+        perform(&batch, &mut staging);
+        drop(batch);
+        queue = shared.lock();
+        queue.active -= 1;
+        if queue.active == 0 {
+            shared.idle.notify_all();
         }
     }
 }
 
-fn perform(job: &Job) {
-    if let Err(error) = job.store.store_buffer(job.number, &job.buffer) {
-        cannot_write(job.store, &error);
+fn perform(batch: &[Job], staging: &mut Vec<u8>) {
+    if let Some(first) = batch.first()
+        && let Err(error) = first.store.store_batch(batch, staging)
+    {
+        cannot_write(first.store, &error);
     }
 }
 

@@ -175,6 +175,14 @@ impl PendingResults {
         }
     }
 
+    /// A device is reset. Which one is not worth telling apart: results that are pending then will not be seen, and
+    /// capture's events may be gone.
+    pub(crate) fn reset(&self) {
+        let mut state = self.state();
+        state.take(|_| true);
+        state.events.clear();
+    }
+
     /// The program recorded an event on a stream.
     pub(crate) fn event_recorded(&self, event: u64, stream: u64) {
         self.state().order.record(event, stream, sequence());
