@@ -29,7 +29,7 @@ impl CaptureMode {
 
 /// One capture, over all streams that joined it.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Sequence {
     pub(crate) id: u64,
     pub(crate) graph: Arc<Graph>,
     pub(crate) graph_handle: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Session {
 /// A stream's part in a capture.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    pub(crate) session: Arc<Session>,
+    pub(crate) sequence: Arc<Sequence>,
     /// The nodes the stream's next one comes after.
     pub(crate) tips: Vec<usize>,
     /// What `hipStreamGetCaptureInfo_v2` pointed the program at last.
@@ -56,16 +56,16 @@ pub(crate) struct Branch {
 /// An event recorded in a capturing stream: what comes after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fork {
-    session: Arc<Session>,
+    sequence: Arc<Sequence>,
     tips: Vec<usize>,
 }
 
 /// Captures under way.
-static SESSIONS: Mutex<Vec<Arc<Session>>> = Mutex::new(Vec::new());
+static SEQUENCES: Mutex<Vec<Arc<Sequence>>> = Mutex::new(Vec::new());
 /// Their number, so that calls need no lock while there are none.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 
-impl Session {
+impl Sequence {
     fn invalidate(&self) {
         // Relaxed: read by calls that the program itself must order after this one to expect anything.
         self.is_invalidated.store(true, Ordering::Relaxed);
@@ -80,32 +80,32 @@ impl Session {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes every stream out of the capture and forgets the session.
+    /// Takes every stream out of the capture and forgets the sequence.
     fn finish(&self) {
         // Relaxed: see `invalidate`.
         self.is_ended.store(true, Ordering::Relaxed);
         for stream in self.streams() {
             leave(&stream);
         }
-        let mut sessions = lock(&SESSIONS);
-        sessions.retain(|session| session.id != self.id);
+        let mut sequences = lock(&SEQUENCES);
+        sequences.retain(|sequence| sequence.id != self.id);
         // Release: pairs with the Acquire in `is_any_active`.
-        ACTIVE.store(sessions.len(), Ordering::Release);
+        ACTIVE.store(sequences.len(), Ordering::Release);
     }
 }
 
 fn is_any_active() -> bool {
-    // Acquire: pairs with the Release where a session begins.
+    // Acquire: pairs with the Release where a sequence begins.
     ACTIVE.load(Ordering::Acquire) > 0
 }
 
-fn sessions_where(wanted: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
-    lock(&SESSIONS).iter().filter(|session| wanted(session)).cloned().collect()
+fn sequences_where(wanted: impl Fn(&Sequence) -> bool) -> Vec<Arc<Sequence>> {
+    lock(&SEQUENCES).iter().filter(|sequence| wanted(sequence)).cloned().collect()
 }
 
-fn enter(stream: &Arc<Stream>, session: &Arc<Session>, tips: Vec<usize>) {
-    lock(&session.streams).push(Arc::downgrade(stream));
-    *lock(&stream.capture) = Some(Branch { session: Arc::clone(session), tips, shown: Box::default() });
+fn enter(stream: &Arc<Stream>, sequence: &Arc<Sequence>, tips: Vec<usize>) {
+    lock(&sequence.streams).push(Arc::downgrade(stream));
+    *lock(&stream.capture) = Some(Branch { sequence: Arc::clone(sequence), tips, shown: Box::default() });
     // Release: pairs with the Acquire of every call that asks whether the stream is capturing.
     stream.capturing.store(true, Ordering::Release);
 }
@@ -132,7 +132,7 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: CaptureMode, into: Option<(usize
             (handle, graph, Vec::new())
         }
     };
-    let session = Arc::new(Session {
+    let sequence = Arc::new(Sequence {
         // Relaxed: only uniqueness matters.
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         graph,
@@ -145,53 +145,53 @@ pub(crate) fn begin(stream: &Arc<Stream>, mode: CaptureMode, into: Option<(usize
         streams: Mutex::default(),
     });
     {
-        let mut sessions = lock(&SESSIONS);
-        sessions.push(Arc::clone(&session));
+        let mut sequences = lock(&SEQUENCES);
+        sequences.push(Arc::clone(&sequence));
         // Release: pairs with the Acquire in `is_any_active`.
-        ACTIVE.store(sessions.len(), Ordering::Release);
+        ACTIVE.store(sequences.len(), Ordering::Release);
     }
-    enter(stream, &session, tips);
+    enter(stream, &sequence, tips);
     Ok(())
 }
 
 /// Ends the capture that began on `stream` and returns its graph's handle.
 pub(crate) fn end(stream: &Arc<Stream>) -> HipResult<usize> {
-    let (session, tips) = {
+    let (sequence, tips) = {
         let branch = lock(&stream.capture);
         let branch = branch.as_ref().ok_or(HipError::ILLEGAL_STATE)?;
-        (Arc::clone(&branch.session), branch.tips.clone())
+        (Arc::clone(&branch.sequence), branch.tips.clone())
     };
-    if session.origin != stream.id {
-        session.invalidate();
+    if sequence.origin != stream.id {
+        sequence.invalidate();
         return Err(HipError::CAPTURE_UNMATCHED);
     }
-    if session.mode != CaptureMode::Relaxed && session.thread != thread_id() {
+    if sequence.mode != CaptureMode::Relaxed && sequence.thread != thread_id() {
         return Err(HipError::CAPTURE_WRONG_THREAD);
     }
-    let outcome = session.check().and_then(|()| {
-        let unjoined = session.streams().iter().any(|other| {
+    let outcome = sequence.check().and_then(|()| {
+        let unjoined = sequence.streams().iter().any(|other| {
             let branch = lock(&other.capture);
             branch
                 .as_ref()
-                .is_some_and(|branch| other.id != stream.id && !session.graph.all_precede(&branch.tips, &tips))
+                .is_some_and(|branch| other.id != stream.id && !sequence.graph.all_precede(&branch.tips, &tips))
         });
-        if unjoined { Err(HipError::CAPTURE_UNJOINED) } else { Ok(session.graph_handle) }
+        if unjoined { Err(HipError::CAPTURE_UNJOINED) } else { Ok(sequence.graph_handle) }
     });
-    session.finish();
+    sequence.finish();
     if outcome.is_err() {
         // The graph of a failed capture is nobody's.
-        let _ = graph::destroy(session.graph_handle);
+        let _ = graph::destroy(sequence.graph_handle);
     }
     outcome
 }
 
 /// A capturing stream is destroyed: the capture cannot be completed.
 pub(crate) fn abandon(stream: &Arc<Stream>) {
-    let session = lock(&stream.capture).as_ref().map(|branch| Arc::clone(&branch.session));
-    if let Some(session) = session {
-        session.invalidate();
-        if session.origin == stream.id {
-            session.finish();
+    let sequence = lock(&stream.capture).as_ref().map(|branch| Arc::clone(&branch.sequence));
+    if let Some(sequence) = sequence {
+        sequence.invalidate();
+        if sequence.origin == stream.id {
+            sequence.finish();
         } else {
             leave(stream);
         }
@@ -201,14 +201,14 @@ pub(crate) fn abandon(stream: &Arc<Stream>) {
 fn with_branch<R>(stream: &Stream, body: impl FnOnce(&mut Branch) -> HipResult<R>) -> HipResult<R> {
     let mut branch = lock(&stream.capture);
     let branch = branch.as_mut().ok_or(HipError::ILLEGAL_STATE)?;
-    branch.session.check()?;
+    branch.sequence.check()?;
     body(branch)
 }
 
 /// Adds a node after what the stream has captured so far.
 pub(crate) fn add_node(stream: &Stream, op: NodeOp) -> HipResult {
     with_branch(stream, |branch| {
-        let node = branch.session.graph.add(&branch.tips, op)?;
+        let node = branch.sequence.graph.add(&branch.tips, op)?;
         branch.tips = vec![node];
         Ok(())
     })
@@ -221,27 +221,27 @@ pub(crate) fn add_op(stream: &Arc<Stream>, op: Op) -> HipResult {
 
 /// An event is recorded in a capturing stream.
 pub(crate) fn fork(stream: &Stream) -> HipResult<Fork> {
-    with_branch(stream, |branch| Ok(Fork { session: Arc::clone(&branch.session), tips: branch.tips.clone() }))
+    with_branch(stream, |branch| Ok(Fork { sequence: Arc::clone(&branch.sequence), tips: branch.tips.clone() }))
 }
 
 /// A stream waits for an event recorded in a capture: it joins the capture, or the branches meet.
 pub(crate) fn join(stream: &Arc<Stream>, fork: &Fork) -> HipResult {
     // Relaxed: see `invalidate`.
-    if fork.session.is_ended.load(Ordering::Relaxed) {
+    if fork.sequence.is_ended.load(Ordering::Relaxed) {
         return Err(HipError::CAPTURED_EVENT);
     }
-    fork.session.check()?;
-    let joined = lock(&stream.capture).as_ref().map(|branch| Arc::clone(&branch.session));
+    fork.sequence.check()?;
+    let joined = lock(&stream.capture).as_ref().map(|branch| Arc::clone(&branch.sequence));
     match joined {
         None if stream.kind == StreamKind::Legacy => {
-            fork.session.invalidate();
+            fork.sequence.invalidate();
             Err(HipError::CAPTURE_IMPLICIT)
         }
         None => {
-            enter(stream, &fork.session, fork.tips.clone());
+            enter(stream, &fork.sequence, fork.tips.clone());
             Ok(())
         }
-        Some(session) if session.id == fork.session.id => with_branch(stream, |branch| {
+        Some(sequence) if sequence.id == fork.sequence.id => with_branch(stream, |branch| {
             for tip in &fork.tips {
                 if !branch.tips.contains(tip) {
                     branch.tips.push(*tip);
@@ -249,9 +249,9 @@ pub(crate) fn join(stream: &Arc<Stream>, fork: &Fork) -> HipResult {
             }
             Ok(())
         }),
-        Some(session) => {
-            session.invalidate();
-            fork.session.invalidate();
+        Some(sequence) => {
+            sequence.invalidate();
+            fork.sequence.invalidate();
             Err(HipError::CAPTURE_MERGE)
         }
     }
@@ -265,7 +265,7 @@ pub(crate) fn isolate(stream: &Arc<Stream>) -> HipResult {
 /// A call that a capturing stream does not allow: it fails with `error` and spoils the capture.
 pub(crate) fn reject(stream: &Stream, error: HipError) -> HipResult {
     with_branch(stream, |branch| {
-        branch.session.invalidate();
+        branch.sequence.invalidate();
         Err(error)
     })
 }
@@ -275,34 +275,34 @@ pub(crate) fn check_implicit(stream: &Stream) -> HipResult {
     if stream.kind != StreamKind::Legacy || !is_any_active() {
         return Ok(());
     }
-    let touched = sessions_where(|session| {
-        session.streams().iter().any(|other| other.device == stream.device && other.kind != StreamKind::NonBlocking)
+    let touched = sequences_where(|sequence| {
+        sequence.streams().iter().any(|other| other.device == stream.device && other.kind != StreamKind::NonBlocking)
     });
     if touched.is_empty() {
         return Ok(());
     }
-    touched.iter().for_each(|session| session.invalidate());
+    touched.iter().for_each(|sequence| sequence.invalidate());
     Err(HipError::CAPTURE_IMPLICIT)
 }
 
 /// The captures a potentially unsafe call of this thread would disturb, by the thread's interaction mode.
-fn disturbed() -> Vec<Arc<Session>> {
+fn disturbed() -> Vec<Arc<Sequence>> {
     if !is_any_active() {
         return Vec::new();
     }
     let thread = thread_id();
-    let own = move |session: &Session| session.thread == thread && session.mode != CaptureMode::Relaxed;
+    let own = move |sequence: &Sequence| sequence.thread == thread && sequence.mode != CaptureMode::Relaxed;
     match CaptureMode::from_raw(capture_mode()) {
         Ok(CaptureMode::Relaxed) => Vec::new(),
-        Ok(CaptureMode::ThreadLocal) => sessions_where(own),
-        _ => sessions_where(|session| own(session) || session.mode == CaptureMode::Global),
+        Ok(CaptureMode::ThreadLocal) => sequences_where(own),
+        _ => sequences_where(|sequence| own(sequence) || sequence.mode == CaptureMode::Global),
     }
 }
 
 /// Entry check of calls that may synchronise behind the scenes (allocation, loading, device-wide waits).
 pub(crate) fn forbid_unsafe_call() -> HipResult {
     let disturbed = disturbed();
-    disturbed.iter().for_each(|session| session.invalidate());
+    disturbed.iter().for_each(|sequence| sequence.invalidate());
     if disturbed.is_empty() { Ok(()) } else { Err(HipError::CAPTURE_UNSUPPORTED) }
 }
 
@@ -331,9 +331,9 @@ pub(crate) fn info(stream: &Stream) -> Info {
         Some(branch) => {
             branch.shown = branch.tips.clone().into();
             Info {
-                status: if branch.session.check().is_ok() { 1 } else { 2 },
-                id: branch.session.id,
-                graph: branch.session.graph_handle,
+                status: if branch.sequence.check().is_ok() { 1 } else { 2 },
+                id: branch.sequence.id,
+                graph: branch.sequence.graph_handle,
                 dependencies: branch.shown.as_ptr() as usize,
                 dependency_count: branch.shown.len(),
             }
@@ -344,7 +344,7 @@ pub(crate) fn info(stream: &Stream) -> Info {
 /// `hipStreamUpdateCaptureDependencies`: replaces or extends the nodes the next one comes after.
 pub(crate) fn update_dependencies(stream: &Stream, nodes: &[usize], replace: Replace) -> HipResult {
     with_branch(stream, |branch| {
-        let known = branch.session.graph.nodes();
+        let known = branch.sequence.graph.nodes();
         if !nodes.iter().all(|node| known.iter().any(|other| other.handle == *node)) {
             return Err(HipError::INVALID_VALUE);
         }
