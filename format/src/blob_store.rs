@@ -394,14 +394,18 @@ impl BlobStore {
         self.index.get(number).map(|entry| entry.len_bytes)
     }
 
+    /// The first entry of each distinct content.
+    pub fn distinct(&self) -> impl Iterator<Item = &IndexEntry> {
+        let is_first = |position: usize| self.canonical[position] as usize == position;
+        self.index.entries.iter().enumerate().filter(move |&(position, _)| is_first(position)).map(|(_, entry)| entry)
+    }
+
     /// Distinct contents and the bytes they take.
     pub fn stored(&self) -> Stored {
         let mut stored = Stored::default();
-        for (position, entry) in self.index.entries.iter().enumerate() {
-            if self.canonical[position] as usize == position {
-                stored.contents += 1;
-                stored.bytes = stored.bytes.saturating_add(entry.len_bytes);
-            }
+        for entry in self.distinct() {
+            stored.contents += 1;
+            stored.bytes = stored.bytes.saturating_add(entry.len_bytes);
         }
         stored
     }

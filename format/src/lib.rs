@@ -10,6 +10,7 @@
 //! * [`manifest`]: what a process and an archive root say of themselves
 //! * [`archive`]: all of these, opened from a path
 //! * [`packed`]: an archive in one file
+//! * [`repair`], [`verify`]: making whole what a recording left behind, and checking it
 //! * [`ordered`]: the calls of all threads in order of entry
 //! * [`archive_writer`], [`record_builder`]: archives made without recording a program
 //! * [`hip_error`]: names of return codes
@@ -31,5 +32,7 @@ pub mod ordered;
 pub mod packed;
 pub mod record;
 pub mod record_builder;
+pub mod repair;
 mod source;
 pub mod stream_file;
+pub mod verify;

@@ -254,6 +254,18 @@ impl StreamFile {
         records.damage().map_or(Ok(()), |damage| Err(damage.clone()))
     }
 
+    /// Whether anything but zeros lies at an offset or behind it: beyond the last record, something a writer had begun.
+    pub fn used_after(&self, offset_bytes: usize) -> bool {
+        self.bytes.get(offset_bytes..).is_some_and(|rest| rest.iter().any(|&byte| byte != 0))
+    }
+
+    /// What lies from an offset on, without the zeros at the end.
+    pub fn tail(&self, offset_bytes: usize) -> &[u8] {
+        let rest = self.bytes.get(offset_bytes..).unwrap_or_default();
+        let used = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        &rest[..used]
+    }
+
     /// The record at an offset that [`Records::offset`] gave.
     pub fn record_at(&self, offset_bytes: usize) -> Option<Record<'_>> {
         Record::parse(self.bytes.get(offset_bytes..)?).ok()?

@@ -169,7 +169,7 @@ fn wrong_bytes_and_cuts_are_noticed_or_mean_nothing() {
     let expected = read_all(&file).unwrap();
     assert_eq!(expected.len(), 1 + 6 + 3);
     let mut noticed = 0;
-    for at in 0..whole.len() {
+    for at in (0..whole.len()).step_by(5) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         fs::write(&file, &bytes).unwrap();
@@ -179,8 +179,8 @@ fn wrong_bytes_and_cuts_are_noticed_or_mean_nothing() {
             None => noticed += 1,
         }
     }
-    assert!(noticed > whole.len() - 200, "{noticed} of {} wrong bytes", whole.len());
-    for cut in (0..whole.len()).step_by(3) {
+    assert!(noticed > whole.len() / 5 - 40, "{noticed} of {} wrong bytes", whole.len());
+    for cut in (0..whole.len()).step_by(7) {
         fs::write(&file, &whole[..cut]).unwrap();
         assert!(read_all(&file).is_none(), "cut at {cut}");
     }

@@ -15,6 +15,7 @@ use crate::info::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
 use crate::plan::order::OrderMode;
 use crate::runtime::Runtime;
 use crate::summary;
+use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 
 const EXAMPLES: &str = "\
@@ -24,15 +25,16 @@ Examples:
   hrr-playback capture.hrr --hip-lib /opt/rocm-7.1/lib/libamdhip64.so
   hrr-playback capture.hrr --sync-watchdog-ms 5000
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+  hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any error; 2 usage error, or stopped early because
-too many results differ; 124 the watchdog fired.";
+Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
+results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
 #[derive(Debug, Parser)]
 #[command(name = "hrr-playback", disable_version_flag = true, after_help = EXAMPLES)]
 struct Arguments {
-    /// Archive: the directory HIP_HRR_CAPTURE_OUTPUT named, or a pid-* directory in it
+    /// Archive: the directory HIP_HRR_CAPTURE_OUTPUT named, a pid-* directory in it, or a packed archive
     #[arg(required_unless_present = "version")]
     archive: Option<PathBuf>,
 
@@ -81,6 +83,26 @@ struct Arguments {
     #[arg(long, requires = "info", help_heading = "Inspection")]
     json: bool,
 
+    /// Repair a recording that did not end well, a process or a whole root; what is cut off is kept beside it
+    #[arg(long, group = "action", help_heading = "Archives")]
+    repair: bool,
+
+    /// Check every record, hash and reference; exit code 1 if anything is wrong
+    #[arg(long, group = "action", help_heading = "Archives")]
+    verify: bool,
+
+    /// Pack the archive into one file, TARGET, which can be replayed and inspected as it is
+    #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
+    pack: bool,
+
+    /// Unpack a packed archive into a new directory, TARGET
+    #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
+    unpack: bool,
+
+    /// With --pack and --unpack: the file or directory to make
+    #[arg(value_name = "TARGET", requires = "action", help_heading = "Archives")]
+    target: Option<PathBuf>,
+
     /// Print the version of the program and of the archive format
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
@@ -108,7 +130,14 @@ impl From<OrderArgument> for OrderMode {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are no errors; everything else is 1, because 2 says that results diverged.
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(&arguments) {
@@ -128,6 +157,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
     if arguments.info {
         return info(path, arguments);
+    }
+    if let Some(result) = archive_tool(path, arguments) {
+        return result;
     }
     let archive = Archive::open(path).map_err(|error| error.to_string())?;
     for warning in archive.warnings() {
@@ -187,6 +219,25 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         Err(InfoError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// What is to be done to the archive besides replaying it, if anything.
+fn archive_tool(path: &Path, arguments: &Arguments) -> Option<Result<ExitCode, String>> {
+    let mut out = std::io::stdout().lock();
+    let target = arguments.target.as_deref().unwrap_or(Path::new(""));
+    let state = if arguments.repair {
+        tools::run_repair(path, &mut out)
+    } else if arguments.verify {
+        tools::run_verify(path, &mut out)
+    } else if arguments.pack {
+        tools::run_pack(path, target, &mut out).map(|()| State::Good)
+    } else if arguments.unpack {
+        tools::run_unpack(path, target, &mut out).map(|()| State::Good)
+    } else {
+        return None;
+    };
+    let code = |state| if state == State::Good { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    Some(state.map(code).map_err(|error| error.to_string()))
 }
 
 fn print_version(hip_lib: Option<&Path>) {

@@ -3,7 +3,8 @@
 //! The way of an archive: [`plan`] turns its calls into sequences of instructions with every handle, address and wait
 //! resolved ([`slots`], [`instruction`]); [`stage`] puts recorded contents into host memory; [`run`] executes the sequences
 //! in the timed section, through the call thunks of [`thunk`] on a loaded [`runtime`]; [`validate`] compares results off that
-//! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it.
+//! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
+//! archives besides.
 
 pub(crate) mod chaos;
 pub mod cli;
@@ -19,6 +20,7 @@ pub(crate) mod slots;
 pub mod stage;
 pub mod summary;
 pub(crate) mod thunk;
+pub mod tools;
 pub mod topology;
 pub mod validate;
 

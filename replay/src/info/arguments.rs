@@ -36,7 +36,7 @@ pub(super) struct Argument {
 }
 
 /// Text from an archive with control characters escaped.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) { text.escape_debug().to_string().into() } else { text.into() }
 }
 

@@ -1,0 +1,273 @@
+//! Checking an archive: every record and section, every hash, every reference from one part to another.
+//!
+//! What a recording that was killed leaves behind is no fault as long as it is consistent: calls in flight, results that
+//! nothing ever observed, an unfinished manifest. A fault is what cannot be what the recorder wrote.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, Warning};
+use crate::blob_store::BlobStore;
+use crate::packed::{PackedError, PackedFile};
+use crate::record::{BlobRef, Presence, Record, Section, SectionTag, flag, marker};
+use crate::stream_file::{ContentsMode, StreamFile};
+
+/// Most faults of one kind that are told one by one in a file.
+const TOLD: u64 = 5;
+
+/// What checking a process archive came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Stream files.
+    pub streams: u64,
+    /// Records, markers included.
+    pub records: u64,
+    /// Contents whose hash was checked, equal ones counted once.
+    pub contents: u64,
+    /// Bytes of these.
+    pub content_bytes: u64,
+    /// One line on each fault; of very many faults of one kind the first few and their number.
+    pub faults: Vec<String>,
+}
+
+/// Checks the hash of every file of a packed archive. A directory has none to check.
+///
+/// # Errors
+/// What is wrong first.
+pub fn verify_packed(path: &Path) -> Result<(), PackedError> {
+    let packed = match PackedFile::open(path) {
+        Ok(packed) => packed,
+        Err(PackedError::NotPacked { .. } | PackedError::Io { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let names: Vec<String> = packed.names().map(str::to_owned).collect();
+    names.iter().filter_map(|name| packed.content(name)).try_for_each(|content| content.verify())
+}
+
+/// Checks the processes at a path, a root or one process, each by itself.
+///
+/// # Errors
+/// Why there is nothing to check. A process that cannot be opened at all is a fault of it.
+pub fn verify(path: &Path) -> Result<Vec<(String, Report)>, ArchiveError> {
+    let name = |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    match Archive::open_with(path, Damaged::Tolerate) {
+        Ok(archive) => Ok(vec![(name(archive.path()), verify_archive(&archive))]),
+        Err(ArchiveError::Several { path, .. }) => {
+            let root = ArchiveRoot::open(&path)?;
+            let report = |path: &Path| match Archive::open_with(path, Damaged::Tolerate) {
+                Ok(archive) => verify_archive(&archive),
+                Err(error) => Report { faults: vec![error.to_string()], ..Report::default() },
+            };
+            Ok(root.processes.iter().map(|process| (name(&process.path), report(&process.path))).collect())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks an opened archive.
+pub fn verify_archive(archive: &Archive) -> Report {
+    let mut report = Report { streams: archive.streams().len() as u64, ..Report::default() };
+    // A thread that was killed before its first record wrote nothing wrong.
+    let faulty = archive.warnings().iter().filter(|warning| !matches!(warning, Warning::Unstarted { .. }));
+    report.faults.extend(faulty.map(ToString::to_string));
+    let mut calls = 0;
+    for stream in archive.streams() {
+        calls += verify_stream(archive, stream, &mut report);
+    }
+    verify_store(archive.blobs(), &mut report);
+    verify_store(archive.code_objects(), &mut report);
+    verify_kernels(archive, &mut report);
+    let manifest = archive.manifest();
+    let mut unequal = |what: &str, counted: u64, found: u64| {
+        if manifest.complete && counted != found {
+            report.faults.push(format!("the manifest counts {counted} {what} and there are {found}"));
+        }
+    };
+    unequal("events", manifest.event_count, calls);
+    unequal("kernels", manifest.kernel_count, archive.kernels().kernels().len() as u64);
+    report
+}
+
+/// Faults of one file, gathered by kind.
+struct Faults<'a> {
+    file: String,
+    report: &'a mut Report,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Faults<'_> {
+    fn add(&mut self, kind: &'static str, offset_bytes: usize, what: impl FnOnce() -> String) {
+        let count = self.counts.entry(kind).or_default();
+        *count += 1;
+        if *count <= TOLD {
+            self.report.faults.push(format!("{}, byte {offset_bytes}: {}", self.file, what()));
+        }
+    }
+}
+
+impl Drop for Faults<'_> {
+    fn drop(&mut self) {
+        for (kind, count) in &self.counts {
+            if *count > TOLD {
+                self.report.faults.push(format!("{}: {} more: {kind}", self.file, count - TOLD));
+            }
+        }
+    }
+}
+
+/// Checks the records of a stream, and returns how many are calls.
+fn verify_stream(archive: &Archive, stream: &StreamFile, report: &mut Report) -> u64 {
+    let file = stream.path().display().to_string();
+    let mut faults = Faults { file, report, counts: BTreeMap::new() };
+    let mut records = stream.records();
+    let mut calls = 0;
+    while let Some(record) = records.next() {
+        let at = records.offset() - record.len_bytes();
+        faults.report.records += 1;
+        if record.api() >= marker::FIRST {
+            verify_marker(archive, &record, at, &mut faults);
+            continue;
+        }
+        calls += 1;
+        verify_call(archive, &record, at, &mut faults);
+    }
+    if let Some(damage) = records.damage() {
+        let error = &damage.error;
+        faults.add("damaged records", damage.offset_bytes as usize, || error.to_string());
+    } else if stream.header().used_bytes != 0 && stream.used_after(records.offset()) {
+        // In a file that was not closed it is what its thread was about to record.
+        faults.add("bytes behind the last record", records.offset(), || "bytes follow the last record".to_owned());
+    }
+    calls
+}
+
+fn verify_marker(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut Faults<'_>) {
+    if record.api() != marker::OBSERVED {
+        faults.add("unknown markers", at, || format!("marker {:#x} is unknown", record.api()));
+    } else if archive.contents() == ContentsMode::Contents && archive.blobs().index().get(record.word(0)).is_none() {
+        let blob = record.word(0);
+        faults.add("observed results without contents", at, || {
+            format!("blob {blob} was observed and is not in the index")
+        });
+    }
+}
+
+fn verify_call(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut Faults<'_>) {
+    let api = archive.api(record.api());
+    if usize::from(record.api()) >= archive.manifest().apis.len() {
+        faults.add("unnamed APIs", at, || format!("API {} has no name in the manifest", record.api()));
+    }
+    if record.flags() & !(flag::IN_FLIGHT | flag::TRUNCATED) != 0 {
+        faults.add("unknown flags", at, || format!("{} has flags {:#x}", api.name, record.flags()));
+    }
+    if !record.in_flight() && record.end() < record.begin() {
+        faults.add("calls that return before they are entered", at, || {
+            format!("{} returns at tick {} and is entered at {}", api.name, record.end(), record.begin())
+        });
+    }
+    let params = api.known.filter(|_| archive.row_of(record).is_some()).map(|api| api.params.len());
+    if api.known.is_some() && params.is_none() {
+        let words = record.word_count();
+        faults.add("calls with other arguments than this build's", at, || {
+            format!("{} has {words} argument words", api.name)
+        });
+    }
+    if let Some(kernel) = record.aux().checked_sub(1) {
+        verify_launch(archive, record, kernel, api.name, at, faults);
+    }
+    for section in record.sections() {
+        match section {
+            Ok(section) => {
+                if params.is_some_and(|count| {
+                    section.param != crate::record::NO_PARAM && usize::from(section.param) >= count
+                }) {
+                    let param = section.param;
+                    faults.add("sections of no parameter", at, || format!("{} has no parameter {param}", api.name));
+                }
+                verify_section(archive, &section, api.name, at, faults);
+            }
+            Err(error) => faults.add("malformed sections", at, || format!("{}: {error}", api.name)),
+        }
+    }
+}
+
+fn verify_launch(archive: &Archive, record: &Record<'_>, kernel: u32, api: &str, at: usize, faults: &mut Faults<'_>) {
+    let Some(known) = archive.kernels().get(kernel) else {
+        faults
+            .add("launches of unlisted kernels", at, || format!("{api} launches kernel {kernel}, which is not listed"));
+        return;
+    };
+    let args = record.section_tagged(SectionTag::KernelArgs).filter(|args| args.presence != Presence::Absent);
+    if let (Some(args), Some(explicit)) = (args, known.explicit_bytes())
+        && args.payload.len() < explicit as usize
+        && record.ret() == 0
+    {
+        let found = args.payload.len();
+        faults.add("launches with too few arguments", at, || {
+            format!("{api} has {found} bytes of arguments for {}, which takes {explicit}", known.name)
+        });
+    }
+}
+
+fn verify_section(archive: &Archive, section: &Section<'_>, api: &str, at: usize, faults: &mut Faults<'_>) {
+    let is_reference = matches!(
+        section.tag,
+        SectionTag::BlobIn
+            | SectionTag::BlobOut
+            | SectionTag::Code
+            | SectionTag::GraphHostIn
+            | SectionTag::GraphHostOut
+    );
+    if !is_reference || section.presence == Presence::Absent {
+        return;
+    }
+    let Some(BlobRef { number, size_bytes }) = section.blob() else {
+        faults.add("references that are cut off", at, || format!("{api}: a {:?} section is too short", section.tag));
+        return;
+    };
+    if section.presence == Presence::Withheld || number == BlobRef::WITHHELD {
+        if archive.contents() == ContentsMode::Contents {
+            faults.add("withheld contents", at, || format!("{api}: contents are withheld in an archive with contents"));
+        }
+        return;
+    }
+    let (store, what) = match section.tag {
+        SectionTag::Code => (archive.code_objects(), "code object"),
+        _ => (archive.blobs(), "blob"),
+    };
+    match store.index().get(number) {
+        // A result without contents was never observed, or lost with the process.
+        None if matches!(section.tag, SectionTag::BlobOut | SectionTag::GraphHostOut) => {}
+        None => faults.add("missing contents", at, || format!("{api}: {what} {number} is not in the index")),
+        Some(entry) if entry.len_bytes != size_bytes => {
+            let found = entry.len_bytes;
+            faults.add("contents of another length", at, || {
+                format!("{api}: {what} {number} is {found} bytes long where {size_bytes} were recorded")
+            });
+        }
+        Some(_) => {}
+    }
+}
+
+fn verify_store(store: &BlobStore, report: &mut Report) {
+    for entry in store.distinct() {
+        report.contents += 1;
+        report.content_bytes = report.content_bytes.saturating_add(entry.len_bytes);
+        if let Err(error) = store.get(entry.number) {
+            report.faults.push(error.to_string());
+        }
+    }
+}
+
+fn verify_kernels(archive: &Archive, report: &mut Report) {
+    for kernel in archive.kernels().kernels() {
+        if let Some(number) = kernel.code_object
+            && archive.code_objects().index().get(number).is_none()
+        {
+            let name = &kernel.name;
+            report
+                .faults
+                .push(format!("kernel {} ({name:?}) is of code object {number}, which is not there", kernel.kernel));
+        }
+    }
+}

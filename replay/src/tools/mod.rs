@@ -1,0 +1,139 @@
+//! What `hrr-playback` does to archives besides replaying and describing them: `--repair`, `--verify`, `--pack` and
+//! `--unpack`. None of it needs a HIP runtime.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use hrr_format::archive::ArchiveError;
+use hrr_format::packed::{PackedError, pack, unpack};
+use hrr_format::repair::{Condition, repair};
+use hrr_format::verify::{Report, verify, verify_packed};
+
+use crate::info::printable;
+
+/// Most faults of a process that are printed.
+const FAULTS_SHOWN: usize = 100;
+
+/// Whether an archive is as it should be, after what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is.
+    Good,
+    /// It is not; lines were printed.
+    Bad,
+}
+
+/// Why nothing could be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// There is no archive to work on.
+    #[error("{0}")]
+    Archive(#[from] ArchiveError),
+    /// A packed archive cannot be read.
+    #[error("{0}")]
+    Packed(#[from] PackedError),
+    /// The output could not be written.
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Repairs what lies at a path and prints a line for each process.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn run_repair(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> {
+    let mut state = State::Good;
+    for process in repair(path)? {
+        let word = match process.condition {
+            Condition::Clean => "clean",
+            Condition::Repaired => "repaired",
+            Condition::Damaged => "cannot be repaired",
+        };
+        let separator = if process.notes.is_empty() { "" } else { ": " };
+        let notes = process.notes.join("; ");
+        writeln!(out, "[HRR] {}: {word}{separator}{}", printable(&process.name), printable(&notes))?;
+        if process.condition == Condition::Damaged {
+            state = State::Bad;
+        }
+    }
+    Ok(state)
+}
+
+/// Checks what lies at a path and prints what is wrong with each process.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> {
+    let mut state = State::Good;
+    if let Err(error) = verify_packed(path) {
+        writeln!(out, "[HRR] {}", printable(&error.to_string()))?;
+        state = State::Bad;
+    }
+    for (name, report) in verify(path)? {
+        let Report { streams, records, contents, content_bytes, faults } = &report;
+        let verdict = match faults.len() {
+            0 => "good".to_owned(),
+            1 => "1 fault".to_owned(),
+            count => format!("{count} faults"),
+        };
+        writeln!(
+            out,
+            "[HRR] {}: {verdict} ({records} records in {streams} streams, {contents} contents of {content_bytes} bytes)",
+            printable(&name)
+        )?;
+        for fault in faults.iter().take(FAULTS_SHOWN) {
+            writeln!(out, "[HRR]   {}", printable(fault))?;
+        }
+        if faults.len() > FAULTS_SHOWN {
+            writeln!(out, "[HRR]   and {} more", faults.len() - FAULTS_SHOWN)?;
+        }
+        if !faults.is_empty() {
+            state = State::Bad;
+        }
+    }
+    writeln!(out, "[HRR] {}", if state == State::Good { "VERIFIED" } else { "NOT VERIFIED" })?;
+    Ok(state)
+}
+
+/// Packs an archive into one file.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn run_pack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<(), ToolError> {
+    let begun = Instant::now();
+    let packed = pack(archive, target)?;
+    let ratio = packed.file_bytes as f64 / packed.packed_bytes.max(1) as f64;
+    writeln!(
+        out,
+        "[HRR] Packed {} files of {} bytes into {}: {} bytes ({ratio:.2} to 1) in {:.3} s",
+        packed.files,
+        packed.file_bytes,
+        printable(&target.display().to_string()),
+        packed.packed_bytes,
+        begun.elapsed().as_secs_f64()
+    )?;
+    if packed.left_out > 0 {
+        writeln!(out, "[HRR] Left out {}: links, or nothing that an archive holds", packed.left_out)?;
+    }
+    Ok(())
+}
+
+/// Unpacks a packed archive into a new directory.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn run_unpack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<(), ToolError> {
+    let begun = Instant::now();
+    let unpacked = unpack(archive, target)?;
+    writeln!(
+        out,
+        "[HRR] Unpacked {} files of {} bytes into {} in {:.3} s",
+        unpacked.files,
+        unpacked.file_bytes,
+        printable(&target.display().to_string()),
+        begun.elapsed().as_secs_f64()
+    )?;
+    Ok(())
+}
