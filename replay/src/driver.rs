@@ -128,7 +128,7 @@ impl Outcome {
 
     /// Whether there were results to compare and none was.
     pub fn all_skipped(&self) -> bool {
-        self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.skipped_total() > 0
+        self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.missed() > 0
     }
 }
 

@@ -73,7 +73,7 @@ pub fn summary(outcome: &Outcome) -> String {
         verdict.skipped_total()
     );
     for (reason, count) in &verdict.skipped {
-        let _ = writeln!(text, "[HRR]   skipped {count}: {reason}");
+        let _ = writeln!(text, "[HRR]   skipped {count}: {}", reason.as_str());
     }
     let _ = writeln!(text, "[HRR] Placement : {}", outcome.placement);
     let mut counted = |count: u64, line: &str| {
@@ -84,7 +84,7 @@ pub fn summary(outcome: &Outcome) -> String {
     counted(outcome.failed_calls, &format!("Events failed : {}", outcome.failed_calls));
     counted(
         outcome.failures_not_reissued,
-        &format!("Not reissued  : {} recorded failures that could succeed now", outcome.failures_not_reissued),
+        &format!("Not reissued  : {} recorded failures that might not fail the same way now", outcome.failures_not_reissued),
     );
     counted(
         outcome.in_flight,

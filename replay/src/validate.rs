@@ -22,7 +22,7 @@ pub struct Verdict {
     /// Results that differ.
     pub failed: u64,
     /// Results that were not compared, by reason.
-    pub skipped: Vec<(&'static str, u64)>,
+    pub skipped: Vec<(Skip, u64)>,
     /// One line on each failure, the first few.
     pub failures: Vec<String>,
     /// Whether so many failed that the replay was stopped.
@@ -40,10 +40,49 @@ impl Verdict {
         self.skipped.iter().map(|(_, count)| count).sum()
     }
 
-    fn skip(&mut self, reason: &'static str) {
+    /// Results that should have been compared and were not.
+    pub fn missed(&self) -> u64 {
+        self.skipped.iter().filter(|(reason, _)| !reason.by_design()).map(|(_, count)| count).sum()
+    }
+
+    fn skip(&mut self, reason: Skip) {
         match self.skipped.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, count)) => *count += 1,
             None => self.skipped.push((reason, 1)),
+        }
+    }
+}
+
+/// Why a result was not compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Skip {
+    /// Nothing made it visible to the program.
+    Unobserved,
+    /// The replay ended before it.
+    NotReached,
+    /// Its recorded contents are missing from the archive.
+    ContentsMissing,
+    /// It has no bytes.
+    Empty,
+    /// The order that was kept does not determine it.
+    Unordered,
+}
+
+impl Skip {
+    /// Whether there was nothing to be learned from it.
+    fn by_design(self) -> bool {
+        matches!(self, Skip::Unobserved | Skip::Empty | Skip::Unordered)
+    }
+
+    /// What to tell people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Skip::Unobserved => "the program never saw it",
+            Skip::NotReached => "the replay ended before it",
+            Skip::ContentsMissing => "its recorded contents are missing",
+            Skip::Empty => "nothing to compare",
+            Skip::Unordered => "--order program keeps no order between threads, so a difference proves nothing",
         }
     }
 }
@@ -97,7 +136,7 @@ impl Validation<'_> {
         let mut buffer = Vec::new();
         while let Ok(check) = self.checks.recv() {
             let Some(ready) = check.ready else {
-                verdict.skip("the program never saw it");
+                verdict.skip(Skip::Unobserved);
                 continue;
             };
             // Acquire on `over`: everything the runners did happens before it was set.
@@ -105,7 +144,7 @@ impl Validation<'_> {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if progress.done(ready.lane) < ready.count {
-                verdict.skip("the replay ended before it");
+                verdict.skip(Skip::NotReached);
                 continue;
             }
             self.check(&check, &mut buffer, &mut verdict);
@@ -129,7 +168,7 @@ impl Validation<'_> {
     fn check(&self, check: &Check, buffer: &mut Vec<u8>, verdict: &mut Verdict) {
         let expected = match self.archive.blobs().get(check.blob) {
             Ok(Some(expected)) => expected,
-            Ok(None) => return verdict.skip("its recorded contents are missing"),
+            Ok(None) => return verdict.skip(Skip::ContentsMissing),
             Err(error) => {
                 verdict.failed += 1;
                 return self.note(verdict, check, &error.to_string());
@@ -141,9 +180,9 @@ impl Validation<'_> {
         match compare(live, &expected, &self.tolerance) {
             Comparison::Exact => verdict.exact += 1,
             Comparison::Within { .. } => verdict.within += 1,
-            Comparison::Nothing => verdict.skip("nothing to compare"),
+            Comparison::Nothing => verdict.skip(Skip::Empty),
             Comparison::Mismatch(_) if self.unordered => {
-                verdict.skip("--order program keeps no order between threads, so a difference proves nothing");
+                verdict.skip(Skip::Unordered);
             }
             Comparison::Mismatch(mismatch) => {
                 verdict.failed += 1;

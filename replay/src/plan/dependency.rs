@@ -5,13 +5,22 @@
 //! too. Edges only run from calls that had returned when the later one was entered: what overlapped at capture was not
 //! ordered by the program, and an edge to it could wait for something that waits for us.
 //!
+//! Enqueues on a stream keep their order, and come after the calls that had waited for the stream: work that waits on the
+//! device for something a thread does after its synchronisation must not get in front of it.
+//!
 //! Conflicting use of device memory on two streams is special: that the earlier call returned only means that its work
 //! was enqueued. What made its completion visible to the program was a synchronising call, so the edge runs from the first
-//! one that covers it; where there is none, events on the device order the work, and the edge from the enqueue is enough.
+//! one that covers it ([`super::visibility`]); where there is none, events on the device order the work, and the edge from
+//! the enqueue is enough.
+//!
+//! Graph launches and copies to and from device variables may touch memory that their arguments do not name: they are
+//! ordered with all other work. Memory that kernels reach only through pointers stored in other memory is not seen.
 
 use rustc_hash::FxHashMap;
 
+use super::knowledge::Point;
 use super::order::{Node, OrderMode};
+use super::visibility::{Seen, Visibility, Where};
 
 /// How a call uses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +47,26 @@ pub(crate) enum Sync {
     Device(i32),
 }
 
+/// How far the memory that a call uses is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Its arguments name it.
+    #[default]
+    Named,
+    /// It may use any.
+    Any,
+}
+
+/// How a call stands to all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// By what it uses.
+    #[default]
+    None,
+    /// It changes which calls other threads may make: none may cross it.
+    All,
+}
+
 /// What a call touches, as far as the order of calls can depend on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallFacts {
@@ -47,12 +76,44 @@ pub(crate) struct CallFacts {
     pub(crate) creates: Vec<u32>,
     /// Allocations whose contents the call, or the work it enqueues, reads (false) or writes (true).
     pub(crate) memory: Vec<(u32, bool)>,
+    /// Whether it may use other memory too.
+    pub(crate) reach: Reach,
+    /// Whether other calls may cross it.
+    pub(crate) fence: Fence,
     /// The stream object the call enqueues on.
     pub(crate) enqueues_on: Option<StreamKey>,
     /// What the call waits for.
     pub(crate) sync: Sync,
     /// An event the call records.
     pub(crate) records: Option<u32>,
+    /// An event that the stream waits for from now on.
+    pub(crate) device_waits: Option<u32>,
+    /// What it saw of the device's order when it was entered.
+    pub(crate) seen: Seen,
+    /// The call failed at capture: it is ordered like one that did not, and had no effect.
+    pub(crate) failed: bool,
+}
+
+impl CallFacts {
+    /// Forgets everything and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        let mut kept = std::mem::take(self);
+        kept.uses.clear();
+        kept.creates.clear();
+        kept.memory.clear();
+        kept.seen.clear();
+        let CallFacts { uses, creates, memory, seen, .. } = kept;
+        *self = CallFacts { uses, creates, memory, seen, ..CallFacts::default() };
+    }
+
+    /// Where the work of the call is, once the call has returned.
+    fn place(&self, lane: u32) -> Where {
+        match self.enqueues_on {
+            // A blocking copy is complete when it returns.
+            Some(stream) if self.sync == Sync::None => Where::On(stream),
+            _ => Where::Done(lane),
+        }
+    }
 }
 
 /// A stream as the order of work on a device sees it.
@@ -77,7 +138,7 @@ pub(crate) enum StreamRule {
     NonBlocking,
 }
 
-/// A set of calls that no later call has been ordered after as a whole.
+/// The calls that later ones must come after.
 #[derive(Debug, Default)]
 struct History {
     /// Calls that created or changed the object last, and those that overlapped them.
@@ -88,37 +149,31 @@ struct History {
 
 impl History {
     fn read(&mut self, node: &Node) {
-        match self.users.iter_mut().find(|user| user.lane == node.lane) {
+        match self.users.iter_mut().find(|user| user.lane() == node.lane()) {
             Some(user) => *user = node.clone(),
             None => self.users.push(node.clone()),
         }
     }
 
+    /// `node` came after all that had returned when it was entered, and stands for them from now on.
     fn change(&mut self, node: &Node) {
-        self.changes.retain(|earlier| earlier.end >= node.begin && earlier.lane != node.lane);
-        self.users.retain(|earlier| earlier.end >= node.begin && earlier.lane != node.lane);
+        let stays = |earlier: &Node| earlier.end >= node.begin && earlier.lane() != node.lane();
+        self.changes.retain(stays);
+        self.users.retain(stays);
         self.changes.push(node.clone());
     }
 }
 
-/// A call that used an allocation, with the stream its work runs on.
-#[derive(Debug, Clone)]
-struct MemoryUse {
-    node: Node,
-    stream: Option<StreamKey>,
-}
-
-#[derive(Debug, Default)]
-struct MemoryHistory {
-    writes: Vec<MemoryUse>,
-    reads: Vec<MemoryUse>,
-}
-
-/// A synchronising call: everything in its scope that had been enqueued before `covers_until` is done once it returns.
-#[derive(Debug, Clone)]
-struct Synchronised {
-    covers_until: u64,
-    node: Node,
+/// Use of an allocation by the work in one place.
+#[derive(Debug)]
+struct PlaceUse {
+    place: Where,
+    /// When the first call that used it there returned.
+    first_end: u64,
+    /// The last call there that wrote it.
+    write: Option<Node>,
+    /// The last that read it since.
+    read: Option<Node>,
 }
 
 /// The state of all objects at one moment of the timeline.
@@ -126,196 +181,269 @@ struct Synchronised {
 pub(crate) struct Dependencies {
     mode: OrderMode,
     objects: FxHashMap<u32, History>,
-    memory: FxHashMap<u32, MemoryHistory>,
+    /// By stream: enqueues change it, calls that wait for it use it.
+    streams: FxHashMap<u32, (StreamKey, History)>,
     /// Per device: work on blocking streams uses it, work on the legacy default stream changes it.
     legacy: FxHashMap<i32, History>,
     /// Per device: all work uses it, device-wide calls change it.
     devices: FxHashMap<i32, History>,
-    stream_syncs: FxHashMap<u32, Vec<Synchronised>>,
-    /// Synchronisation with the legacy default stream covers the device's blocking streams.
-    legacy_syncs: FxHashMap<i32, Vec<Synchronised>>,
-    device_syncs: FxHashMap<i32, Vec<Synchronised>>,
-    /// Per event: the stream it was last recorded on and the entry tick of that call.
-    recorded: FxHashMap<u32, (StreamKey, u64)>,
+    memory: FxHashMap<u32, Vec<PlaceUse>>,
+    /// Work that may use any memory.
+    unnamed: Vec<PlaceUse>,
+    visibility: Visibility,
+    /// The last call of each lane.
+    last: Vec<Option<Node>>,
+    /// Calls that no other may cross.
+    fences: History,
 }
-
-/// Synchronising calls kept per scope. Older ones are only needed for uses that nothing has conflicted with since.
-const SYNCS_KEPT: usize = 64;
 
 impl Dependencies {
     /// No objects yet.
-    pub(crate) fn new(mode: OrderMode) -> Self {
+    pub(crate) fn new(mode: OrderMode, lanes: usize) -> Self {
         Dependencies {
             mode,
             objects: FxHashMap::default(),
-            memory: FxHashMap::default(),
+            streams: FxHashMap::default(),
             legacy: FxHashMap::default(),
             devices: FxHashMap::default(),
-            stream_syncs: FxHashMap::default(),
-            legacy_syncs: FxHashMap::default(),
-            device_syncs: FxHashMap::default(),
-            recorded: FxHashMap::default(),
+            memory: FxHashMap::default(),
+            unnamed: Vec::new(),
+            visibility: Visibility::default(),
+            last: vec![None; lanes],
+            fences: History::default(),
         }
     }
 
-    /// Appends the calls that a call entered at `begin` must come after.
-    pub(crate) fn predecessors(&self, lane: u32, begin: u64, facts: &CallFacts, wanted: &mut Vec<Node>) {
-        let mut take = |nodes: &[Node]| {
-            wanted.extend(nodes.iter().filter(|node| node.lane != lane && node.end < begin).cloned());
-        };
+    /// Appends the calls that a call entered at `begin` must come after. Every call told to have [`returned`](Self::returned)
+    /// has done so before `begin`.
+    pub(crate) fn predecessors(&self, lane: u32, begin: u64, facts: &mut CallFacts, wanted: &mut Vec<Point>) {
+        if self.mode == OrderMode::Deps {
+            self.visibility.look(facts);
+        }
+        let facts = &*facts;
+        let mut wanted = Wanted { lane, begin, points: wanted };
         for &(object, how) in &facts.uses {
             let Some(history) = self.objects.get(&object) else { continue };
-            take(&history.changes);
+            wanted.all(&history.changes);
             if how == Use::Ends || (how == Use::Changes && self.mode == OrderMode::Deps) {
-                take(&history.users);
+                wanted.all(&history.users);
             }
         }
         if self.mode == OrderMode::Program {
             return;
         }
         if let Some(stream) = facts.enqueues_on {
-            if let Some(history) = self.objects.get(&stream.object) {
-                take(&history.changes);
+            if let Some((_, history)) = self.streams.get(&stream.object) {
+                wanted.all(&history.changes);
+                wanted.all(&history.users);
             }
-            match stream.rule {
-                StreamRule::Legacy => {
-                    if let Some(history) = self.legacy.get(&stream.device) {
-                        take(&history.changes);
-                        take(&history.users);
+            if let Some(history) = self.legacy.get(&stream.device) {
+                match stream.rule {
+                    StreamRule::Legacy => {
+                        wanted.all(&history.changes);
+                        wanted.all(&history.users);
                     }
+                    StreamRule::Blocking => wanted.all(&history.changes),
+                    StreamRule::NonBlocking => {}
                 }
-                StreamRule::Blocking => {
-                    if let Some(history) = self.legacy.get(&stream.device) {
-                        take(&history.changes);
-                    }
-                }
-                StreamRule::NonBlocking => {}
             }
             if let Some(history) = self.devices.get(&stream.device) {
-                take(&history.changes);
+                wanted.all(&history.changes);
             }
         }
         match facts.sync {
-            Sync::None => {}
-            Sync::Stream(StreamKey { object, .. }) | Sync::Event(object) => {
-                if let Some(history) = self.objects.get(&object) {
-                    take(&history.changes);
+            // The records of an event are changes of one of the objects used.
+            Sync::None | Sync::Event(_) => {}
+            Sync::Stream(stream) => {
+                if let Some((_, history)) = self.streams.get(&stream.object) {
+                    wanted.all(&history.changes);
                 }
-                if let Sync::Stream(StreamKey { rule: StreamRule::Legacy, device, .. }) = facts.sync
-                    && let Some(history) = self.legacy.get(&device)
-                {
-                    take(&history.changes);
-                    take(&history.users);
+                if let Some(history) = self.legacy.get(&stream.device) {
+                    match stream.rule {
+                        StreamRule::Legacy => {
+                            wanted.all(&history.changes);
+                            wanted.all(&history.users);
+                        }
+                        StreamRule::Blocking | StreamRule::NonBlocking => {}
+                    }
                 }
             }
             Sync::Device(device) => {
                 if let Some(history) = self.devices.get(&device) {
-                    take(&history.changes);
-                    take(&history.users);
+                    wanted.all(&history.changes);
+                    wanted.all(&history.users);
                 }
             }
         }
         for &(object, writes) in &facts.memory {
-            let Some(history) = self.memory.get(&object) else { continue };
-            let reads = if writes { history.reads.as_slice() } else { &[] };
-            for earlier in history.writes.iter().chain(reads) {
-                // Work on the same stream runs in the order it was enqueued, which the stream's own edges keep.
-                let same_stream = earlier.stream.is_some() && earlier.stream == facts.enqueues_on;
-                if !same_stream && earlier.node.end < begin {
-                    let from = self.made_visible(earlier, begin).unwrap_or(&earlier.node);
-                    if from.lane != lane {
-                        wanted.push(from.clone());
-                    }
-                }
+            if let Some(uses) = self.memory.get(&object) {
+                self.after_uses(uses, writes, facts, &mut wanted);
+            }
+        }
+        if !self.unnamed.is_empty() && (facts.enqueues_on.is_some() || !facts.memory.is_empty()) {
+            self.after_uses(&self.unnamed, true, facts, &mut wanted);
+        }
+        if facts.reach == Reach::Any {
+            self.after_all_work(facts, &mut wanted);
+        }
+        wanted.all(&self.fences.changes);
+        if facts.fence == Fence::All {
+            wanted.all(self.last.iter().flatten());
+        }
+    }
+
+    /// After uses of an allocation that conflict.
+    fn after_uses(&self, uses: &[PlaceUse], writes: bool, facts: &CallFacts, wanted: &mut Wanted<'_>) {
+        for earlier in uses {
+            // Work on one stream runs in the order it was enqueued, which the stream's own edges keep.
+            if matches!(earlier.place, Where::On(stream) if facts.enqueues_on == Some(stream)) {
+                continue;
+            }
+            let nodes = earlier.write.iter().chain(earlier.read.iter().filter(|_| writes));
+            let all_visible = nodes.fold(true, |visible, node| self.after_work(earlier.place, node, wanted) & visible);
+            if !all_visible {
+                // The last use there was not made visible; an earlier one may have been.
+                let covering = self.visibility.latest(earlier.place);
+                wanted.all(covering.filter(|sync| sync.covers_until > earlier.first_end).map(|sync| &sync.node));
             }
         }
     }
 
-    /// The synchronising call that first made `earlier`'s work visible before `begin`.
-    fn made_visible(&self, earlier: &MemoryUse, begin: u64) -> Option<&Node> {
-        let stream = earlier.stream?;
-        let legacy = (stream.rule != StreamRule::NonBlocking).then(|| self.legacy_syncs.get(&stream.device)).flatten();
-        [self.stream_syncs.get(&stream.object), legacy, self.device_syncs.get(&stream.device)]
-            .into_iter()
-            .flatten()
-            .flat_map(|syncs| syncs.iter().rev().take_while(|sync| sync.node.end > earlier.node.end))
-            .filter(|sync| sync.covers_until >= earlier.node.end && sync.node.end < begin)
-            .map(|sync| &sync.node)
-            .min_by_key(|node| node.end)
+    /// After the call that made a call's work visible, or else after the call. Whether there is one that did.
+    fn after_work(&self, place: Where, node: &Node, wanted: &mut Wanted<'_>) -> bool {
+        let sync = self.visibility.first_covering(place, node);
+        wanted.one(sync.map_or(node, |sync| &sync.node));
+        sync.is_some() || matches!(place, Where::Done(_))
+    }
+
+    /// After everything on all other streams that was made visible, and what was enqueued there last.
+    fn after_all_work(&self, facts: &CallFacts, wanted: &mut Wanted<'_>) {
+        for (stream, history) in self.streams.values() {
+            if facts.enqueues_on == Some(*stream) {
+                continue;
+            }
+            for node in &history.changes {
+                self.after_work(Where::On(*stream), node, wanted);
+            }
+            wanted.all(self.visibility.latest(Where::On(*stream)).map(|sync| &sync.node));
+        }
     }
 
     /// The call `node` has returned.
-    pub(crate) fn returned(&mut self, node: Node, facts: CallFacts) {
+    pub(crate) fn returned(&mut self, node: Node, facts: &CallFacts) {
         for &object in &facts.creates {
             self.objects.insert(object, History { changes: vec![node.clone()], users: Vec::new() });
         }
         for &(object, how) in &facts.uses {
-            let history = self.objects.entry(object).or_default();
             match how {
-                Use::Reads => history.read(&node),
-                Use::Changes if self.mode == OrderMode::Program => history.read(&node),
-                Use::Changes | Use::Ends => history.change(&node),
+                Use::Changes if self.mode == OrderMode::Deps => self.objects.entry(object).or_default().change(&node),
+                Use::Reads | Use::Changes => self.objects.entry(object).or_default().read(&node),
+                Use::Ends => {}
             }
         }
-        if self.mode == OrderMode::Program {
-            return;
+        if self.mode == OrderMode::Deps {
+            self.order_work(&node, facts);
         }
-        if let Some(stream) = facts.enqueues_on {
-            self.objects.entry(stream.object).or_default().change(&node);
-            match stream.rule {
-                StreamRule::Legacy => self.legacy.entry(stream.device).or_default().change(&node),
-                StreamRule::Blocking => self.legacy.entry(stream.device).or_default().read(&node),
-                StreamRule::NonBlocking => {}
-            }
-            self.devices.entry(stream.device).or_default().read(&node);
-            if let Some(event) = facts.records {
-                self.recorded.insert(event, (stream, node.begin));
-            }
-        }
-        self.note_sync(&node, facts.sync);
-        for &(object, writes) in &facts.memory {
-            let history = self.memory.entry(object).or_default();
-            let this = MemoryUse { node: node.clone(), stream: facts.enqueues_on };
-            if writes {
-                // A write on the same stream, or one that waited for the earlier use, stands for it from now on.
-                let stays = |earlier: &MemoryUse| earlier.node.end >= node.begin;
-                history.writes.retain(stays);
-                history.reads.retain(stays);
-                history.writes.push(this);
-            } else {
-                history.reads.retain(|earlier| earlier.node.lane != node.lane || earlier.stream != this.stream);
-                history.reads.push(this);
+        // Nothing that is entered from now on uses what has ended.
+        for &(object, how) in &facts.uses {
+            if how == Use::Ends {
+                self.objects.remove(&object);
+                self.memory.remove(&object);
+                if let Some((stream, _)) = self.streams.remove(&object) {
+                    self.visibility.stream_ended(stream);
+                }
+                self.visibility.event_ended(object);
             }
         }
     }
 
-    fn note_sync(&mut self, node: &Node, sync: Sync) {
-        let keep = |list: &mut Vec<Synchronised>, covers_until: u64| {
-            if list.len() >= SYNCS_KEPT * 2 {
-                list.drain(..SYNCS_KEPT);
+    fn order_work(&mut self, node: &Node, facts: &CallFacts) {
+        if let Some(stream) = facts.enqueues_on {
+            self.stream(stream).change(node);
+            match stream.rule {
+                StreamRule::Legacy => self.legacy.entry(stream.device).or_default().change(node),
+                StreamRule::Blocking => self.legacy.entry(stream.device).or_default().read(node),
+                StreamRule::NonBlocking => {}
             }
-            list.push(Synchronised { covers_until, node: node.clone() });
-        };
-        match sync {
-            Sync::None => {}
-            Sync::Stream(stream) => {
-                keep(self.stream_syncs.entry(stream.object).or_default(), node.begin);
+            self.devices.entry(stream.device).or_default().read(node);
+            if !facts.failed {
+                self.visibility.enqueued(stream, node, facts);
+            }
+        }
+        match facts.sync {
+            Sync::None | Sync::Event(_) => {}
+            Sync::Stream(stream) if facts.enqueues_on.is_none() => {
+                self.stream(stream).read(node);
                 if stream.rule == StreamRule::Legacy {
-                    keep(self.legacy_syncs.entry(stream.device).or_default(), node.begin);
+                    self.legacy.entry(stream.device).or_default().change(node);
                 }
             }
-            Sync::Event(event) => {
-                if let Some(&(stream, recorded)) = self.recorded.get(&event) {
-                    keep(self.stream_syncs.entry(stream.object).or_default(), recorded);
-                    if stream.rule == StreamRule::Legacy {
-                        keep(self.legacy_syncs.entry(stream.device).or_default(), recorded);
-                    }
-                }
-            }
-            Sync::Device(device) => {
-                keep(self.device_syncs.entry(device).or_default(), node.begin);
-                self.devices.entry(device).or_default().change(node);
-            }
+            Sync::Stream(_) => {}
+            Sync::Device(device) => self.devices.entry(device).or_default().change(node),
+        }
+        if !facts.failed {
+            self.visibility.synchronised(node, facts);
+        }
+        let place = facts.place(node.lane());
+        for &(object, writes) in &facts.memory {
+            let uses = self.memory.entry(object).or_default();
+            note_use(&self.visibility, uses, place, node, writes);
+        }
+        if facts.reach == Reach::Any {
+            note_use(&self.visibility, &mut self.unnamed, place, node, true);
+        }
+        if facts.fence == Fence::All {
+            self.fences.change(node);
+        }
+        self.last[node.lane() as usize] = Some(node.clone());
+    }
+
+    fn stream(&mut self, stream: StreamKey) -> &mut History {
+        &mut self.streams.entry(stream.object).or_insert_with(|| (stream, History::default())).1
+    }
+}
+
+/// Notes a use of an allocation. A write stands for all uses that were known to be complete when it was entered.
+fn note_use(visibility: &Visibility, uses: &mut Vec<PlaceUse>, place: Where, node: &Node, writes: bool) {
+    if writes && uses.len() > 1 {
+        uses.retain(|earlier| {
+            earlier.place == place
+                || !earlier.write.iter().chain(&earlier.read).all(|known| visibility.complete(earlier.place, known, node.begin))
+        });
+    }
+    let at = uses.iter().position(|known| known.place == place).unwrap_or_else(|| {
+        uses.push(PlaceUse { place, first_end: node.end, write: None, read: None });
+        uses.len() - 1
+    });
+    let here = &mut uses[at];
+    let last = if writes { &mut here.write } else { &mut here.read };
+    // Of two that overlapped, the one that was entered later is enqueued behind the other.
+    let earlier = |known: &Node| known.point.number < node.point.number;
+    if last.as_ref().is_none_or(earlier) {
+        *last = Some(node.clone());
+    }
+    if writes && here.read.as_ref().is_some_and(earlier) {
+        here.read = None;
+    }
+}
+
+/// Predecessors of a call, as they are found.
+struct Wanted<'a> {
+    lane: u32,
+    begin: u64,
+    points: &'a mut Vec<Point>,
+}
+
+impl Wanted<'_> {
+    fn one(&mut self, node: &Node) {
+        if node.lane() != self.lane && node.end < self.begin {
+            self.points.push(node.point.clone());
+        }
+    }
+
+    fn all<'n>(&mut self, nodes: impl IntoIterator<Item = &'n Node>) {
+        for node in nodes {
+            self.one(node);
         }
     }
 }

@@ -107,6 +107,10 @@ pub enum Refusal {
         /// Devices there are.
         count: i32,
     },
+    /// The call failed at capture over host memory that was not recorded: reissuing it would let the runtime read
+    /// something else. Planning leaves it out and counts it.
+    #[error("failed at capture over host memory that was not recorded")]
+    NotReissued,
     /// Staging failed.
     #[error(transparent)]
     Stage(#[from] StageError),

@@ -60,7 +60,7 @@ impl<'a> Planner<'a> {
             }
             Some(section) => section.payload,
             None if args.is_some_and(<[_]>::is_empty) => &[],
-            None if !call.succeeded() => &[],
+            None if !call.succeeded() => return Err(Refusal::NotReissued),
             None => return Err(Refusal::Signature { kernel: name() }),
         };
         let base = padded_copy(chunk, bytes).cast::<u8>();

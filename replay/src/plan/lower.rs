@@ -12,6 +12,9 @@ use super::objects::{Definition, STREAM_LEGACY, STREAM_PER_THREAD, stream_rule};
 use crate::instruction::{Chunk, Wait};
 use crate::stage::{HostKind, Shape, poison_address};
 
+/// Values below are no addresses: Linux maps nothing there.
+const SMALLEST_ADDRESS: u64 = 65536;
+
 /// A recorded call and where it stands.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
@@ -105,7 +108,9 @@ impl<'a> Planner<'a> {
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                 }
                 Role::Destroy(kind) => {
-                    self.lower_handle(call, draft, lowering, param.word, kind, value, Use::Ends)?;
+                    // A call that failed to end it has changed nothing.
+                    let how = if call.succeeded() { Use::Ends } else { Use::Reads };
+                    self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                     if call.succeeded() {
                         self.objects.retire(kind, value);
                     }
@@ -255,7 +260,7 @@ impl<'a> Planner<'a> {
                 }
                 Role::KernelSymbol | Role::VarSymbol => {
                     if value != 0 {
-                        let address = self.symbol_address(call, value)?;
+                        let address = self.symbol_address(call, lowering, value)?;
                         draft.set(param.word, address);
                     }
                 }
@@ -285,6 +290,9 @@ impl<'a> Planner<'a> {
         match self.objects.handle(kind, value) {
             Some(handle) => {
                 lowering.facts.uses.push((handle.object, how));
+                if handle.parent != 0 {
+                    lowering.facts.uses.push((handle.parent, Use::Reads));
+                }
                 Ok(Some(handle.slot))
             }
             None if call.succeeded() => Err(Refusal::Handle { kind, value }),
@@ -366,10 +374,24 @@ impl<'a> Planner<'a> {
             return;
         }
         let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
-        let handle = self.objects.new_handle(stream);
+        let mut handle = self.objects.new_handle(stream);
+        if matches!(kind, HandleKind::Function | HandleKind::Kernel | HandleKind::Node) {
+            handle.parent = self.parent_of(call);
+        }
         draft.output(cell, handle.slot);
         lowering.facts.creates.push(handle.object);
         lowering.definitions.push(Definition::Handle { kind, value: recorded, handle });
+    }
+
+    /// The object that a function or node made by this call is a part of: its module, library or graph.
+    fn parent_of(&self, call: &Call<'_>) -> u32 {
+        let mut wholes = call.api.params.iter().filter_map(|param| match param.role {
+            Role::Use(kind @ (HandleKind::Module | HandleKind::Library | HandleKind::Kernel | HandleKind::Graph)) => {
+                self.objects.handle(kind, call.record.word(usize::from(param.word)))
+            }
+            _ => None,
+        });
+        wholes.next().map_or(0, |whole| if whole.parent == 0 { whole.object } else { whole.parent })
     }
 
     /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
@@ -407,14 +429,17 @@ impl<'a> Planner<'a> {
         if value == 0 {
             return Ok(());
         }
-        if let Some(section) = call.record.section(SectionTag::BlobIn, number) {
+        let recorded = |tag| {
+            call.record.section(tag, number).filter(|section| section.presence != Presence::Absent)
+        };
+        if let Some(section) = recorded(SectionTag::BlobIn) {
             let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
             let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
             draft.set(param.word, source as u64);
             lowering.stages = true;
             return Ok(());
         }
-        if let Some(section) = call.record.section(SectionTag::BlobOut, number) {
+        if let Some(section) = recorded(SectionTag::BlobOut) {
             let what = "the device-to-host result to validate against";
             let (blob, shape) = self.blob_shape(call, &section, number, size, what)?;
             let span = shape.span_bytes().unwrap_or(u64::MAX);
@@ -430,8 +455,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if !call.succeeded() {
-            draft.set(param.word, poison_address());
-            return Ok(());
+            return Err(Refusal::NotReissued);
         }
         // Host memory without contents of its own: a copy captured into a graph, whose contents come with each launch.
         let len_bytes = self.size_of(call, size).unwrap_or(0);
@@ -677,6 +701,8 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         match field.role {
+            // Small values are no addresses, and where headers differ in a struct's layout they may be something else.
+            Role::Opaque if value < SMALLEST_ADDRESS => {}
             Role::Opaque | Role::UserData => write(0),
             Role::Callback => write(super::special::callback_address(call.api)),
             Role::Use(kind) => match self.live_handle(call, lowering, kind, value, Use::Reads)? {
@@ -707,10 +733,10 @@ impl<'a> Planner<'a> {
                         lowering.facts.uses.push((handle.object, Use::Reads));
                         draft.patch_at(target, handle.slot, 0);
                     }
-                    None => write(self.symbol_address(call, value)?),
+                    None => write(self.symbol_address(call, lowering, value)?),
                 }
             }
-            Role::VarSymbol => write(self.symbol_address(call, value)?),
+            Role::VarSymbol => write(self.symbol_address(call, lowering, value)?),
             Role::KernelParams | Role::Extra => {
                 let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
                 write(address);

@@ -3,7 +3,7 @@
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
-//! * [`order`], [`dependency`]: what each call must wait for
+//! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
 //! * [`draft`]: an instruction in the making
 //! * [`coverage`]: when staged host memory may be used again
@@ -13,12 +13,14 @@ pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
+pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod objects;
 pub mod order;
 pub(crate) mod special;
 pub(crate) mod timeline;
+pub(crate) mod visibility;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -34,7 +36,7 @@ use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role
 use hrr_format::record::{Presence, Record, SectionTag, marker};
 
 use coverage::Coverage;
-use dependency::Sync;
+use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
 use error::{PlanError, Refusal};
 use lower::{Call, Lowering, word_at};
@@ -148,9 +150,6 @@ struct Open {
     node: Option<Node>,
     facts: dependency::CallFacts,
     definitions: Vec<Definition>,
-    end: u64,
-    /// The stream it enqueues on without blocking, for overlap.
-    enqueues: Option<u32>,
 }
 
 /// The planner: walks the timeline once, in order.
@@ -172,8 +171,8 @@ pub(crate) struct Planner<'a> {
     chunks: Vec<Chunk>,
     /// D2H results not yet observed, by blob number.
     pending: FxHashMap<u64, Pending>,
-    /// Last enqueue on each stream object: lane, progress, return tick.
-    last_enqueue: FxHashMap<u32, (u32, u64, u64)>,
+    /// Last enqueue on each stream object.
+    last_enqueue: FxHashMap<u32, Node>,
     /// First module that had a kernel of this name (only under a mutation).
     first_module: FxHashMap<Vec<u8>, u64>,
     untranslated: u64,
@@ -441,13 +440,8 @@ impl<'a> Planner<'a> {
             }
         };
         if left_out {
-            return Ok(Open {
-                node: None,
-                facts: dependency::CallFacts::default(),
-                definitions: Vec::new(),
-                end: record.end(),
-                enqueues: None,
-            });
+            self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
+            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
         }
         if !self.planned.devices.contains(&device) {
             self.planned.devices.push(device);
@@ -456,13 +450,18 @@ impl<'a> Planner<'a> {
         let mut chunk = std::mem::take(&mut self.chunks[worker]);
         let result = self.emit(&call, &mut chunk, blocks_others);
         self.chunks[worker] = chunk;
+        if matches!(result, Err(Refusal::NotReissued)) {
+            self.planned.failures_not_reissued += 1;
+            self.lanes[lane as usize].last_error_unknown = true;
+            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+        }
         result
     }
 
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let mut lowering = Lowering::default();
+        let mut lowering = Lowering { facts: self.order.facts(), ..Lowering::default() };
         let mut waits = Vec::new();
         let mut draft = Draft::new(chunk, record.words().collect::<Vec<_>>().into_iter());
         let mut before = Vec::new();
@@ -486,12 +485,24 @@ impl<'a> Planner<'a> {
         }
 
         let count = self.lanes[lane as usize].planned + 1;
-        if self.mutation != Some(Mutation::DropEdges) {
-            self.order.begin(lane, record.begin(), count - 1, &lowering.facts, &mut waits);
+        let in_order_on = match api.effect {
+            Effect::Enqueue => lowering.facts.enqueues_on.map_or(0, |stream| stream.object),
+            _ => 0,
+        };
+        let overlapping = overlapping(&self.last_enqueue, call, in_order_on);
+        let overlaps = overlapping.is_some();
+        self.planned.unordered += u64::from(overlaps);
+        self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
+        if self.mutation == Some(Mutation::DropEdges) {
+            waits.clear();
         }
-        let enqueues = self.note_enqueue(call, &lowering, count, &mut waits);
+        let end = record.end().max(record.begin());
+        let point = self.order.issued(lane, count, blocks_others);
+        let node = Node { point, begin: record.begin(), end, in_order_on, overlaps };
+        if in_order_on != 0 {
+            self.last_enqueue.insert(in_order_on, node.clone());
+        }
         self.lanes[lane as usize].planned = count;
-        let known = self.order.snapshot(lane);
 
         for section in record.sections().map_while(Result::ok) {
             if section.tag == SectionTag::GraphHostIn {
@@ -530,6 +541,7 @@ impl<'a> Planner<'a> {
                 self.planned.callbacks += 1;
             }
         }
+        flags |= self.last_error_flags(call, special);
         if api.ret == Returns::ChannelDesc || api.ret == Returns::Void {
             flags |= flag::ANY_OUTCOME;
         }
@@ -553,14 +565,24 @@ impl<'a> Planner<'a> {
             flags,
         };
         draft.finish(chunk, issue, &waits);
-        self.order.issued(lane, count, blocks_others);
-        Ok(Open {
-            node: Some(Node { lane, count, begin: record.begin(), end: record.end(), known }),
-            facts: lowering.facts,
-            definitions: lowering.definitions,
-            end: record.end(),
-            enqueues,
-        })
+        Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
+    }
+
+    /// A last error that was left by a call replay does not reissue cannot be there now.
+    fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
+        let lane = &mut self.lanes[call.lane as usize];
+        let flags = match special {
+            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            _ => 0,
+        };
+        let forgotten = match special {
+            Special::GetLastError => true,
+            Special::PeekLastError => false,
+            // The next failure that is reissued takes its place.
+            _ => !call.succeeded() && call.record.ret() != NOT_READY,
+        };
+        lane.last_error_unknown &= !forgotten;
+        flags
     }
 
     /// Keeps track of which staged memory the device may still use.
@@ -587,26 +609,6 @@ impl<'a> Planner<'a> {
                 host.keep_until(window, wait)
             });
         }
-    }
-
-    /// Notes the place of a call among those enqueued on its stream. Two that overlapped at capture are in truth unordered:
-    /// they are issued in the order they were entered, and counted.
-    fn note_enqueue(&mut self, call: &Call<'_>, lowering: &Lowering, count: u64, waits: &mut Vec<Wait>) -> Option<u32> {
-        if call.api.effect != Effect::Enqueue {
-            return None;
-        }
-        let stream = lowering.facts.enqueues_on?.object;
-        if let Some(&(other, other_count, other_end)) = self.last_enqueue.get(&stream)
-            && other != call.lane
-            && other_end >= call.record.begin()
-        {
-            self.planned.unordered += 1;
-            if self.mutation != Some(Mutation::DropEdges) {
-                self.order.after_overlapping(call.lane, other, other_count, waits);
-            }
-        }
-        self.last_enqueue.insert(stream, (call.lane, count, call.record.end()));
-        Some(stream)
     }
 
     /// Synchronous `_spt` spellings work on the calling OS thread's own default stream, which has no handle to put
@@ -699,8 +701,6 @@ impl<'a> Planner<'a> {
             self.objects.define(definition, &mut self.lanes[lane as usize]);
         }
         if let Some(node) = open.node {
-            debug_assert_eq!(node.end, open.end);
-            let _ = open.enqueues;
             self.order.end(node, open.facts);
         }
     }
@@ -730,8 +730,9 @@ impl<'a> Planner<'a> {
                 let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
                 let mut waits = Vec::new();
                 // Behind the synchronising call, which another runner may still be in.
-                if self.mutation != Some(Mutation::DropEdges) {
-                    self.order.after_own(lane, count - 1, &mut waits);
+                self.order.after_own(lane, &mut waits);
+                if self.mutation == Some(Mutation::DropEdges) {
+                    waits.clear();
                 }
                 let side = HostSide::SaveTo(place);
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
@@ -758,12 +759,21 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// The enqueue on the same stream that a call overlapped at capture, if the last one did. Two that overlapped are in truth
+/// unordered: they are issued in the order they were entered.
+fn overlapping<'n>(last: &'n FxHashMap<u32, Node>, call: &Call<'_>, stream: u32) -> Option<&'n Node> {
+    let last = (stream != 0).then(|| last.get(&stream)).flatten()?;
+    (last.lane() != call.lane && last.end >= call.record.begin()).then_some(last)
+}
+
 impl Lowering {
     /// Notes which stream the call works on.
     pub(crate) fn note_stream(&mut self, call: &Call<'_>, stream: Option<dependency::StreamKey>) {
         match call.api.effect {
             Effect::BlockStream => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
             Effect::Query if call.succeeded() => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
+            // What is enqueued while a stream is captured depends on when the capture began and ends.
+            Effect::Host if special::changes_capture(call.api) => self.facts.enqueues_on = stream,
             Effect::Query | Effect::Host => {}
             _ => self.facts.enqueues_on = stream,
         }
@@ -791,8 +801,18 @@ impl Lowering {
             }
             _ => {}
         }
-        if special == Special::EventRecord {
-            self.facts.records = event;
+        match special {
+            Special::EventRecord => self.facts.records = event,
+            Special::WaitEvent => self.facts.device_waits = self.facts.uses.last().map(|&(object, _)| object),
+            Special::GraphLaunch => self.facts.reach = Reach::Any,
+            Special::BeginCapture | Special::EndCapture => self.facts.fence = Fence::All,
+            _ => {}
         }
+        if matches!(call.api.effect, Effect::Enqueue | Effect::BlockCopy)
+            && call.api.param_with(|role| matches!(role, Role::VarSymbol)).is_some()
+        {
+            self.facts.reach = Reach::Any;
+        }
+        self.facts.failed = !call.succeeded();
     }
 }

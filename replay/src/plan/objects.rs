@@ -16,6 +16,8 @@ pub(crate) struct Handle {
     pub(crate) slot: Slot,
     /// Number of the object, for the order of its uses.
     pub(crate) object: u32,
+    /// The object that this is a part of and ends with; 0 = none.
+    pub(crate) parent: u32,
     /// Streams: device and rule.
     pub(crate) stream: Option<StreamKey>,
 }
@@ -43,6 +45,10 @@ pub(crate) enum Definition {
 pub(crate) struct Symbol {
     /// Address that replay registers with the runtime in its place.
     pub(crate) address: u64,
+    /// Number of the object, for the order of its uses after its registration.
+    pub(crate) object: u32,
+    /// The fat binary it belongs to.
+    pub(crate) parent: u32,
 }
 
 /// State of a captured thread, as HIP keeps it per thread.
@@ -52,6 +58,8 @@ pub(crate) struct LaneState {
     pub(crate) device: i32,
     /// Instructions planned so far, which is the progress the last of them publishes.
     pub(crate) planned: u64,
+    /// The thread's last error at capture is one that replay did not bring about.
+    pub(crate) last_error_unknown: bool,
     /// Stands for the thread's per-thread default stream, by device, where captured threads share OS threads.
     pub(crate) per_thread: FxHashMap<i32, Handle>,
 }
@@ -92,7 +100,7 @@ impl Objects {
     pub(crate) fn new_handle(&mut self, stream: Option<(i32, StreamRule)>) -> Handle {
         let object = self.new_object();
         let stream = stream.map(|(device, rule)| StreamKey { object, device, rule });
-        Handle { slot: self.slots.allocate(0), object, stream }
+        Handle { slot: self.slots.allocate(0), object, parent: 0, stream }
     }
 
     /// The live handle with this value.

@@ -8,14 +8,20 @@
 //! * [`OrderMode::Deps`]: only what can matter; see [`super::dependency`].
 //! * [`OrderMode::Program`]: handle lifetimes only, a part of the former.
 //!
-//! Waits that a worker's earlier waits, or its own sequence, already imply are left out in every mode.
+//! Waits that a worker's earlier waits, or its own sequence, already imply are left out in every mode. With one worker per
+//! captured thread the reduction of the interval order leaves nothing more to leave out.
+//!
+//! Every wait is for a call that was entered earlier, so waits cannot form a cycle.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::instruction::Wait;
 
 use super::dependency::{CallFacts, Dependencies};
+use super::knowledge::{Knowledge, Point, Tracking};
 
 /// Which order a replay keeps between captured threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,41 +44,54 @@ impl OrderMode {
             OrderMode::Program => "program",
         }
     }
+
+    /// The mode of a word on the command line.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [OrderMode::Capture, OrderMode::Deps, OrderMode::Program].into_iter().find(|mode| mode.as_str() == word)
+    }
 }
 
 /// A call as a predecessor of later ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) lane: u32,
-    /// Progress of the lane once the call has returned.
-    pub(crate) count: u64,
+    pub(crate) point: Point,
     pub(crate) begin: u64,
+    /// Return tick, not before `begin`.
     pub(crate) end: u64,
-    /// What the worker that issues it knew to be done when it issued it.
-    pub(crate) known: Arc<Vec<u64>>,
+    /// The stream it enqueued on without blocking; 0 = none.
+    pub(crate) in_order_on: u32,
+    /// Whether an earlier enqueue on that stream had not returned when it was entered: it waits for that one all the same.
+    pub(crate) overlaps: bool,
 }
 
-/// What each worker knows to be done, by captured thread.
-#[derive(Debug)]
-struct Knowledge {
-    /// Worker of each lane.
-    worker_of: Vec<u32>,
-    /// Per worker: progress of each lane that has been awaited, or issued by the worker itself.
-    known: Vec<Arc<Vec<u64>>>,
+impl Node {
+    /// Captured thread.
+    pub(crate) fn lane(&self) -> u32 {
+        self.point.lane
+    }
 }
 
 /// Computes the waits of each call, in timeline order.
 #[derive(Debug)]
 pub(crate) struct Order {
     mode: OrderMode,
+    tracking: Tracking,
     knowledge: Knowledge,
-    /// Capture mode: calls that have returned, by return tick, as far back as they can be immediate predecessors:
-    /// lane, progress, return tick.
-    returned: VecDeque<(u32, u64, u64)>,
+    /// Calls that have returned at a tick which no call entered so far lies behind.
+    returning: VecDeque<(Node, CallFacts)>,
+    /// Capture mode: calls that have returned, by return tick, as far back as they can be immediate predecessors.
+    returned: VecDeque<Node>,
     /// Capture mode: the latest entry among the calls that have returned.
     latest_begin: u64,
+    /// Capture mode: of the enqueues that overlapped an earlier one on their stream and have returned, the last of each
+    /// stream. It stands for all that were entered on the stream before it.
+    chained: FxHashMap<u32, u64>,
+    /// Capture mode: entry tick of each lane's last call.
+    lane_begin: Vec<u64>,
     dependencies: Dependencies,
-    wanted: Vec<Node>,
+    wanted: Vec<Point>,
+    /// Facts whose memory can be used again.
+    spare_facts: Vec<CallFacts>,
     /// Waits emitted.
     pub(crate) emitted: u64,
 }
@@ -80,102 +99,152 @@ pub(crate) struct Order {
 impl Order {
     /// The order of an archive whose lanes are executed by these workers.
     pub(crate) fn new(mode: OrderMode, worker_of: Vec<u32>) -> Self {
+        let lanes = worker_of.len();
         let workers = worker_of.iter().max().map_or(0, |&last| last as usize + 1);
-        let nothing = Arc::new(vec![0; worker_of.len()]);
+        let tracking = if mode == OrderMode::Capture && workers == lanes { Tracking::Off } else { Tracking::On };
         Order {
             mode,
-            knowledge: Knowledge { worker_of, known: vec![nothing; workers] },
+            tracking,
+            knowledge: Knowledge::new(worker_of, tracking),
+            returning: VecDeque::new(),
             returned: VecDeque::new(),
             latest_begin: 0,
-            dependencies: Dependencies::new(mode),
+            chained: FxHashMap::default(),
+            lane_begin: vec![0; lanes],
+            dependencies: Dependencies::new(mode, lanes),
             wanted: Vec::new(),
+            spare_facts: Vec::new(),
             emitted: 0,
         }
     }
 
-    /// Appends to `waits` what the call entered now must wait for. `done_before` is its lane's progress before it.
-    pub(crate) fn begin(&mut self, lane: u32, begin: u64, done_before: u64, facts: &CallFacts, waits: &mut Vec<Wait>) {
-        // A call of this very thread that was handed to another runner may still be on its way.
-        self.knowledge.await_lane(lane, lane, done_before, None, waits);
-        match self.mode {
-            OrderMode::Capture => {
-                for &(other, count, end) in &self.returned {
-                    if other != lane && end < begin {
-                        self.knowledge.await_lane(lane, other, count, None, waits);
-                    }
-                }
-            }
-            OrderMode::Deps | OrderMode::Program => {
-                self.wanted.clear();
-                self.dependencies.predecessors(lane, begin, facts, &mut self.wanted);
-                // Later returns first: they tend to imply the earlier ones.
-                self.wanted.sort_unstable_by_key(|node| std::cmp::Reverse(node.end));
-                for node in &self.wanted {
-                    self.knowledge.await_lane(lane, node.lane, node.count, Some(&node.known), waits);
-                }
-            }
-        }
-        self.emitted += waits.len() as u64;
+    /// Empty facts to fill in for a call.
+    pub(crate) fn facts(&mut self) -> CallFacts {
+        self.spare_facts.pop().unwrap_or_default()
     }
 
-    /// Adds a wait for an enqueue that was entered earlier on the same stream and had not returned.
-    pub(crate) fn after_overlapping(&mut self, lane: u32, other: u32, count: u64, waits: &mut Vec<Wait>) {
+    /// Appends to `waits` what the call entered now must wait for. `overlapping` is the enqueue on the same stream that was
+    /// entered before it and had not returned: in truth the two are unordered, and the order of entry is taken.
+    pub(crate) fn begin(
+        &mut self,
+        lane: u32,
+        begin: u64,
+        facts: &mut CallFacts,
+        overlapping: Option<&Node>,
+        waits: &mut Vec<Wait>,
+    ) {
         let before = waits.len();
-        self.knowledge.await_lane(lane, other, count, None, waits);
+        self.settle(begin);
+        self.knowledge.advance(lane);
+        // The diagnostic order knows no streams.
+        let overlapping = overlapping.filter(|_| self.mode != OrderMode::Program);
+        if self.tracking == Tracking::Off {
+            self.begin_exact(lane, facts, overlapping, waits);
+        } else {
+            self.wanted.clear();
+            match self.mode {
+                OrderMode::Capture => {
+                    let floor = self.lane_begin[lane as usize];
+                    let latest = self.returned.iter().rev().take_while(|node| node.end >= floor);
+                    self.wanted.extend(latest.filter(|node| node.lane() != lane).map(|node| node.point.clone()));
+                }
+                OrderMode::Deps | OrderMode::Program => {
+                    self.dependencies.predecessors(lane, begin, facts, &mut self.wanted);
+                }
+            }
+            // A call of this very thread that was handed to another runner may still be on its way.
+            self.wanted.extend(self.knowledge.own_handed(lane).cloned());
+            self.wanted.extend(overlapping.map(|node| node.point.clone()));
+            // Later ones first: only they can imply the earlier ones.
+            self.wanted.sort_unstable_by_key(|point| Reverse(point.number));
+            for point in &self.wanted {
+                self.knowledge.wait(lane, point, waits);
+            }
+        }
+        self.lane_begin[lane as usize] = begin;
         self.emitted += (waits.len() - before) as u64;
     }
 
-    /// Adds a wait for the lane's own last call, where another runner may still be in it.
-    pub(crate) fn after_own(&mut self, lane: u32, count: u64, waits: &mut Vec<Wait>) {
-        self.after_overlapping(lane, lane, count, waits);
-    }
-
-    /// Notes that the worker of `lane` issues the call that brings the lane to `count`, and whether it then waits for it.
-    pub(crate) fn issued(&mut self, lane: u32, count: u64, handed_off: bool) {
-        if !handed_off {
-            self.knowledge.learn(lane, lane, count);
+    /// Capture mode with one worker per lane.
+    fn begin_exact(&mut self, lane: u32, facts: &CallFacts, overlapping: Option<&Node>, waits: &mut Vec<Wait>) {
+        let before = waits.len();
+        // What had returned before the lane's own last call, or the overlapping one, was entered is implied by it.
+        let floor = self.lane_begin[lane as usize].max(overlapping.map_or(0, |node| node.begin));
+        // The overlapping enqueue comes after all that were entered on the stream before it.
+        let stream = overlapping.and(facts.enqueues_on).map_or(u32::MAX, |stream| stream.object);
+        if let Some(node) = overlapping {
+            self.knowledge.wait(lane, &node.point, waits);
+        }
+        for node in self.returned.iter().rev().take_while(|node| node.end >= floor) {
+            // Two calls of one thread can both be immediate where one returned at the tick the next was entered.
+            let implied = node.lane() == lane
+                || node.in_order_on == stream
+                || waits[before..].iter().any(|wait| wait.lane == node.lane());
+            if !implied {
+                self.knowledge.wait(lane, &node.point, waits);
+            }
         }
     }
 
-    /// What the worker of `lane` knows to be done, to be kept with the call it is about to issue.
-    pub(crate) fn snapshot(&self, lane: u32) -> Arc<Vec<u64>> {
-        Arc::clone(&self.knowledge.known[self.knowledge.worker_of[lane as usize] as usize])
+    /// Adds a wait for the lane's own last call where another runner may still be in it, for an instruction that replay
+    /// adds behind it. To be followed by [`Self::issued`].
+    pub(crate) fn after_own(&mut self, lane: u32, waits: &mut Vec<Wait>) {
+        let before = waits.len();
+        self.knowledge.advance(lane);
+        if let Some(point) = self.knowledge.own_handed(lane).cloned() {
+            self.knowledge.wait(lane, &point, waits);
+        }
+        self.emitted += (waits.len() - before) as u64;
+    }
+
+    /// The call that brings `lane` to `count` is issued at this place of its worker's sequence; if it is not handed off, the
+    /// worker waits for it to return.
+    pub(crate) fn issued(&mut self, lane: u32, count: u64, handed_off: bool) -> Point {
+        self.knowledge.issue(lane, count, handed_off)
     }
 
     /// The call `node` has returned. Calls that replay leaves out must not be told: nothing can be awaited by them.
     pub(crate) fn end(&mut self, node: Node, facts: CallFacts) {
-        match self.mode {
-            OrderMode::Capture => {
-                self.latest_begin = self.latest_begin.max(node.begin);
-                self.returned.push_back((node.lane, node.count, node.end));
-                while self.returned.front().is_some_and(|&(_, _, end)| end < self.latest_begin) {
-                    self.returned.pop_front();
+        self.returning.push_back((node, facts));
+    }
+
+    /// Takes in the calls that returned before `begin`. A call that returned at that very tick is not known to have come
+    /// first.
+    fn settle(&mut self, begin: u64) {
+        while self.returning.front().is_some_and(|(node, _)| node.end < begin) {
+            let Some((node, facts)) = self.returning.pop_front() else { return };
+            match self.mode {
+                OrderMode::Capture => {
+                    self.latest_begin = self.latest_begin.max(node.begin);
+                    if node.overlaps {
+                        let last = self.chained.entry(node.in_order_on).or_default();
+                        *last = node.point.number.max(*last);
+                        let (last, stream) = (*last, node.in_order_on);
+                        self.returned.retain(|earlier| earlier.in_order_on != stream || earlier.point.number >= last);
+                    }
+                    let implied = node.in_order_on != 0
+                        && !self.chained.is_empty()
+                        && self.chained.get(&node.in_order_on).is_some_and(|&last| last > node.point.number);
+                    if !implied {
+                        self.returned.push_back(node);
+                    }
+                    while self.returned.front().is_some_and(|node| node.end < self.latest_begin) {
+                        self.returned.pop_front();
+                    }
                 }
+                OrderMode::Deps | OrderMode::Program => self.dependencies.returned(node, &facts),
             }
-            OrderMode::Deps | OrderMode::Program => self.dependencies.returned(node, facts),
-        }
-    }
-}
-
-impl Knowledge {
-    /// Emits a wait of `lane`'s worker for `other` to reach `count`, unless the worker knows it already.
-    fn await_lane(&mut self, lane: u32, other: u32, count: u64, implies: Option<&Vec<u64>>, waits: &mut Vec<Wait>) {
-        let worker = self.worker_of[lane as usize] as usize;
-        if count == 0 || self.known[worker][other as usize] >= count {
-            return;
-        }
-        waits.push(Wait { lane: other, count });
-        let known = Arc::make_mut(&mut self.known[worker]);
-        known[other as usize] = count;
-        if let Some(implied) = implies {
-            for (mine, theirs) in known.iter_mut().zip(implied) {
-                *mine = (*mine).max(*theirs);
-            }
+            self.recycle(facts);
         }
     }
 
-    fn learn(&mut self, lane: u32, about: u32, count: u64) {
-        let worker = self.worker_of[lane as usize] as usize;
-        Arc::make_mut(&mut self.known[worker])[about as usize] = count;
+    /// Takes back facts that are no longer needed.
+    pub(crate) fn recycle(&mut self, mut facts: CallFacts) {
+        facts.clear();
+        self.spare_facts.push(facts);
     }
 }
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

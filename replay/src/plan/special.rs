@@ -7,7 +7,8 @@ use hrr_format::record::{Presence, SectionTag};
 use super::Planner;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
-use super::lower::{Call, word_at};
+use super::dependency::Use;
+use super::lower::{Call, Lowering, word_at};
 use super::objects::{Handle, Symbol};
 use crate::instruction::{Chunk, Wait, flag};
 use crate::thunk::{Outcome, THUNKS};
@@ -35,12 +36,16 @@ pub(crate) enum Special {
     RegisterVar,
     /// Begins stream capture.
     BeginCapture,
+    /// Ends stream capture.
+    EndCapture,
     /// Changes the thread's capture mode.
     ExchangeCaptureMode,
     /// Launches a graph.
     GraphLaunch,
     /// Records an event.
     EventRecord,
+    /// Has a stream wait for an event.
+    WaitEvent,
     /// Loads a module from a file.
     ModuleLoad,
     /// Loads a module from memory, with options.
@@ -57,9 +62,11 @@ impl Special {
             "__hipRegisterFunction" => Special::RegisterFunction,
             "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
             "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => Special::BeginCapture,
+            "hipStreamEndCapture" | "hipStreamEndCapture_spt" => Special::EndCapture,
             "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
             "hipEventRecord" | "hipEventRecord_spt" | "hipEventRecordWithFlags" => Special::EventRecord,
+            "hipStreamWaitEvent" | "hipStreamWaitEvent_spt" => Special::WaitEvent,
             "hipModuleLoad" => Special::ModuleLoad,
             "hipModuleLoadDataEx" => Special::ModuleLoadDataEx,
             _ => Special::None,
@@ -76,6 +83,13 @@ pub(crate) fn changes_state(api: &Api, kind: HandleKind) -> bool {
         HandleKind::Node => api.name.contains("Set"),
         _ => false,
     }
+}
+
+/// Whether a call begins, changes or ends the capture of a stream.
+pub(crate) fn changes_capture(api: &Api) -> bool {
+    ["hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamUpdateCapture"]
+        .iter()
+        .any(|prefix| api.name.starts_with(prefix))
 }
 
 /// Bytes that a copy described by a struct moves, for host memory that comes with graph launches.
@@ -126,11 +140,16 @@ pub(crate) enum HostSide {
 
 impl<'a> Planner<'a> {
     /// The address replay registers for a host symbol of the program.
-    pub(crate) fn symbol_address(&mut self, call: &Call<'_>, value: u64) -> Result<u64, Refusal> {
-        match Special::of(call.api) {
+    pub(crate) fn symbol_address(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        value: u64,
+    ) -> Result<u64, Refusal> {
+        match self.specials[usize::from(call.api.id)] {
             Special::RegisterFunction => {
                 let address = self.host.lasting_place(1)? as u64;
-                self.objects.symbols.insert(value, Symbol { address });
+                self.define_symbol(call, lowering, value, address);
                 Ok(address)
             }
             Special::RegisterVar => {
@@ -138,22 +157,34 @@ impl<'a> Planner<'a> {
                 let size_param = call.api.params.iter().position(|param| param.name == "size");
                 let size = size_param.map_or(8, |param| call.record.word(usize::from(call.api.params[param].word)));
                 let address = self.host.lasting_place(size.max(8))? as u64;
-                self.objects.symbols.insert(value, Symbol { address });
+                self.define_symbol(call, lowering, value, address);
                 Ok(address)
             }
             _ => match self.objects.symbols.get(&value) {
-                Some(symbol) => Ok(symbol.address),
+                Some(symbol) => {
+                    lowering.facts.uses.push((symbol.object, Use::Reads));
+                    lowering.facts.uses.push((symbol.parent, Use::Reads));
+                    Ok(symbol.address)
+                }
                 None if call.succeeded() => Err(Refusal::Symbol { address: value }),
                 None => Ok(crate::stage::poison_address()),
             },
         }
     }
 
+    /// A host symbol stands for something in the fat binary it is registered for.
+    fn define_symbol(&mut self, call: &Call<'_>, lowering: &mut Lowering, value: u64, address: u64) {
+        let object = self.objects.new_object();
+        let parent = self.objects.handle(HandleKind::FatBinary, call.record.word(0)).map_or(0, |handle| handle.object);
+        lowering.facts.creates.push(object);
+        self.objects.symbols.insert(value, Symbol { address, object, parent });
+    }
+
     /// The address of a code object's recorded image, wrapped as `__hipRegisterFatBinary` takes it where that is the call.
     pub(crate) fn image_address(&mut self, call: &Call<'a>, number: u8) -> Result<u64, Refusal> {
         let what = "the code object";
         let Some(section) = call.record.section(SectionTag::Code, number) else {
-            return if call.succeeded() { Err(Refusal::Lacks { what }) } else { Ok(crate::stage::poison_address()) };
+            return Err(if call.succeeded() { Refusal::Lacks { what } } else { Refusal::NotReissued });
         };
         if section.presence == Presence::Withheld {
             return Err(Refusal::Withheld { what });

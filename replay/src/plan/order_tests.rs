@@ -1,0 +1,616 @@
+//! The waits that [`Order`] emits, against the rules written down a second time and taken literally.
+//!
+//! A random archive is planned and the happens-before relation of its replay built event by event: what the waits say,
+//! what a worker's sequence says, nothing else. Every pair that the rules demand must be in its closure, and no wait may be
+//! implied by the rest.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proptest::prelude::*;
+
+use super::super::dependency::{Fence, Reach, StreamKey, StreamRule, Sync, Use};
+use super::*;
+
+/// What a call does, in the terms of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// Nothing that matters.
+    Host,
+    /// Not issued at replay.
+    Skipped,
+    /// Work on a stream that uses an allocation.
+    Work { stream: usize, memory: usize, writes: bool },
+    /// The same, complete when it returns.
+    BlockingCopy { stream: usize, memory: usize, writes: bool },
+    /// Work on a stream that may use any memory.
+    Graph { stream: usize },
+    Record { stream: usize, event: usize },
+    WaitEvent { stream: usize, event: usize },
+    SyncStream { stream: usize },
+    SyncEvent { event: usize },
+    SyncDevice { device: i32 },
+    /// Use of an object that is neither stream nor event.
+    Uses { object: usize },
+    Changes { object: usize },
+    Fence,
+}
+
+/// The streams of the tests: two of each kind on one device, one on another.
+const STREAMS: [(i32, StreamRule); 5] = [
+    (0, StreamRule::Legacy),
+    (0, StreamRule::Blocking),
+    (0, StreamRule::Blocking),
+    (0, StreamRule::NonBlocking),
+    (1, StreamRule::NonBlocking),
+];
+const EVENTS: usize = 2;
+const MEMORIES: usize = 2;
+const OBJECTS: usize = 2;
+
+fn key(stream: usize) -> StreamKey {
+    let (device, rule) = STREAMS[stream];
+    StreamKey { object: 100 + stream as u32, device, rule }
+}
+
+fn event_object(event: usize) -> u32 {
+    200 + event as u32
+}
+
+/// One call of the random archive.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    lane: usize,
+    begin: u64,
+    end: u64,
+    act: Act,
+    hand_off: bool,
+}
+
+/// The calls of an archive: per lane, in order.
+#[derive(Clone)]
+struct Case {
+    lanes: Vec<Vec<Planned>>,
+    worker_of: Vec<u32>,
+}
+
+/// In the order of the plan, as failures number the calls.
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "workers {:?}", self.worker_of)?;
+        let begins = self.timeline().into_iter().filter(|(is_end, call)| !is_end && call.act != Act::Skipped);
+        for (number, (_, call)) in begins.enumerate() {
+            let hand_off = if call.hand_off { " handed off" } else { "" };
+            writeln!(f, "{number}: lane {} [{}, {}] {:?}{hand_off}", call.lane, call.begin, call.end, call.act)?;
+        }
+        Ok(())
+    }
+}
+
+impl Case {
+    /// All calls in the order they are planned, as the timeline has it, with the moments at which they return.
+    fn timeline(&self) -> Vec<(bool, Planned)> {
+        let mut heap: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
+        let mut next = vec![0; self.lanes.len()];
+        for (lane, calls) in self.lanes.iter().enumerate() {
+            if let Some(first) = calls.first() {
+                heap.push(Reverse((first.begin, false, lane)));
+            }
+        }
+        let mut points = Vec::new();
+        while let Some(Reverse((_, is_end, lane))) = heap.pop() {
+            let call = self.lanes[lane][next[lane]];
+            points.push((is_end, call));
+            if is_end {
+                next[lane] += 1;
+                if let Some(call) = self.lanes[lane].get(next[lane]) {
+                    heap.push(Reverse((call.begin, false, lane)));
+                }
+            } else {
+                heap.push(Reverse((call.end, true, lane)));
+            }
+        }
+        points
+    }
+}
+
+/// What a call's facts are, as the planner would find them.
+fn facts_of(act: Act) -> CallFacts {
+    let mut facts = CallFacts::default();
+    match act {
+        Act::Host | Act::Skipped => {}
+        Act::Work { stream, memory, writes } => {
+            facts.enqueues_on = Some(key(stream));
+            facts.uses.push((key(stream).object, Use::Reads));
+            facts.memory.push((memory as u32, writes));
+        }
+        Act::BlockingCopy { stream, memory, writes } => {
+            facts.enqueues_on = Some(key(stream));
+            facts.sync = Sync::Stream(key(stream));
+            facts.memory.push((memory as u32, writes));
+        }
+        Act::Graph { stream } => {
+            facts.enqueues_on = Some(key(stream));
+            facts.reach = Reach::Any;
+        }
+        Act::Record { stream, event } => {
+            facts.uses.push((event_object(event), Use::Changes));
+            facts.enqueues_on = Some(key(stream));
+            facts.records = Some(event_object(event));
+        }
+        Act::WaitEvent { stream, event } => {
+            facts.uses.push((event_object(event), Use::Reads));
+            facts.enqueues_on = Some(key(stream));
+            facts.device_waits = Some(event_object(event));
+        }
+        Act::SyncStream { stream } => {
+            facts.uses.push((key(stream).object, Use::Reads));
+            facts.sync = Sync::Stream(key(stream));
+        }
+        Act::SyncEvent { event } => {
+            facts.uses.push((event_object(event), Use::Reads));
+            facts.sync = Sync::Event(event_object(event));
+        }
+        Act::SyncDevice { device } => facts.sync = Sync::Device(device),
+        Act::Uses { object } => facts.uses.push((300 + object as u32, Use::Reads)),
+        Act::Changes { object } => facts.uses.push((300 + object as u32, Use::Changes)),
+        Act::Fence => facts.fence = Fence::All,
+    }
+    facts
+}
+
+fn is_enqueue(act: Act) -> bool {
+    matches!(act, Act::Work { .. } | Act::Graph { .. } | Act::Record { .. } | Act::WaitEvent { .. })
+}
+
+/// An archive as it will be replayed: the calls that are issued, in the order they are planned, with their waits.
+struct Replayed {
+    calls: Vec<Planned>,
+    /// Place of each call among its lane's.
+    counts: Vec<u64>,
+    waits: Vec<Vec<Wait>>,
+    worker_of: Vec<u32>,
+}
+
+fn plan(case: &Case, mode: OrderMode) -> Replayed {
+    let mut order = Order::new(mode, case.worker_of.clone());
+    let lanes = case.lanes.len();
+    let mut planned = vec![0u64; lanes];
+    let mut open: Vec<Option<(Node, CallFacts)>> = (0..lanes).map(|_| None).collect();
+    let mut last_enqueue: Vec<Option<Node>> = vec![None; STREAMS.len()];
+    let mut replayed =
+        Replayed { calls: Vec::new(), counts: Vec::new(), waits: Vec::new(), worker_of: case.worker_of.clone() };
+    for (is_end, call) in case.timeline() {
+        if is_end {
+            if let Some((node, facts)) = open[call.lane].take() {
+                order.end(node, facts);
+            }
+            continue;
+        }
+        if call.act == Act::Skipped {
+            continue;
+        }
+        let mut facts = facts_of(call.act);
+        let stream = stream_of(call.act).filter(|_| is_enqueue(call.act));
+        let overlapping = stream
+            .and_then(|stream| last_enqueue[stream].as_ref())
+            .filter(|last| last.lane() != call.lane as u32 && last.end >= call.begin);
+        let mut waits = Vec::new();
+        let overlaps = overlapping.is_some();
+        order.begin(call.lane as u32, call.begin, &mut facts, overlapping, &mut waits);
+        planned[call.lane] += 1;
+        let point = order.issued(call.lane as u32, planned[call.lane], call.hand_off);
+        let in_order_on = stream.map_or(0, |stream| key(stream).object);
+        let node = Node { point, begin: call.begin, end: call.end, in_order_on, overlaps };
+        if let Some(stream) = stream {
+            last_enqueue[stream] = Some(node.clone());
+        }
+        open[call.lane] = Some((node, facts));
+        replayed.calls.push(call);
+        replayed.counts.push(planned[call.lane]);
+        replayed.waits.push(waits);
+    }
+    replayed
+}
+
+/// Happens-before between the moments of a replay: each call is issued (2i) and returns (2i + 1).
+struct Closure {
+    after: Vec<Vec<bool>>,
+}
+
+impl Closure {
+    fn of(replayed: &Replayed, without: Option<(usize, usize)>) -> Self {
+        let count = replayed.calls.len();
+        let mut before: Vec<Vec<usize>> = vec![Vec::new(); 2 * count];
+        let workers = replayed.worker_of.len();
+        let mut last_of_worker: Vec<Option<usize>> = vec![None; workers];
+        for call in 0..count {
+            before[2 * call + 1].push(2 * call);
+            let worker = replayed.worker_of[replayed.calls[call].lane] as usize;
+            if let Some(last) = last_of_worker[worker].replace(call) {
+                // A call that is handed off has been issued, and may not have returned.
+                before[2 * call].push(2 * last + usize::from(!replayed.calls[last].hand_off));
+            }
+            for (number, wait) in replayed.waits[call].iter().enumerate() {
+                if without == Some((call, number)) {
+                    continue;
+                }
+                let awaited = (0..count)
+                    .find(|&other| {
+                        replayed.calls[other].lane == wait.lane as usize && replayed.counts[other] == wait.count
+                    })
+                    .expect("a wait is for a call that is issued");
+                assert!(awaited < call, "a wait is for a call planned earlier, so that waits form no cycle");
+                before[2 * call].push(2 * awaited + 1);
+            }
+        }
+        // Moments are numbered so that whatever comes before has a smaller number, or is a return awaited by a later issue.
+        let mut after = vec![vec![false; 2 * count]; 2 * count];
+        for moment in 0..2 * count {
+            for &earlier in &before[moment] {
+                let (low, high) = after.split_at_mut(moment);
+                high[0][earlier] = true;
+                for (mine, theirs) in high[0].iter_mut().zip(&low[earlier]) {
+                    *mine |= *theirs;
+                }
+            }
+        }
+        Closure { after }
+    }
+
+    /// Whether call `earlier` has always returned when `later` is issued.
+    fn returned_before(&self, earlier: usize, later: usize) -> bool {
+        self.after[2 * later][2 * earlier + 1]
+    }
+}
+
+fn check_minimal(replayed: &Replayed) -> Result<(), TestCaseError> {
+    for (call, waits) in replayed.waits.iter().enumerate() {
+        for (number, wait) in waits.iter().enumerate() {
+            let rest = Closure::of(replayed, Some((call, number)));
+            let awaited = (0..replayed.calls.len())
+                .find(|&other| replayed.calls[other].lane == wait.lane as usize && replayed.counts[other] == wait.count)
+                .expect("a wait is for a call that is issued");
+            prop_assert!(!rest.returned_before(awaited, call), "call {call} waits for {awaited}, which the rest implies");
+        }
+    }
+    Ok(())
+}
+
+fn check_capture(replayed: &Replayed) -> Result<(), TestCaseError> {
+    let closure = Closure::of(replayed, None);
+    let calls = &replayed.calls;
+    for later in 0..calls.len() {
+        for earlier in (0..calls.len()).filter(|&earlier| calls[earlier].end < calls[later].begin) {
+            prop_assert!(closure.returned_before(earlier, later), "{earlier} before {later}");
+        }
+    }
+    check_lanes(replayed, &closure)?;
+    check_overlapping(replayed, &closure)?;
+    check_no_invention(replayed)
+}
+
+fn check_lanes(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
+    for later in 0..replayed.calls.len() {
+        for earlier in (0..later).filter(|&earlier| replayed.calls[earlier].lane == replayed.calls[later].lane) {
+            prop_assert!(closure.returned_before(earlier, later), "{earlier} and {later} of one thread");
+        }
+    }
+    Ok(())
+}
+
+/// Two enqueues on one stream that overlapped are issued in the order they were entered.
+fn check_overlapping(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
+    let calls = &replayed.calls;
+    for later in 0..calls.len() {
+        for earlier in 0..later {
+            let both = is_enqueue(calls[earlier].act) && is_enqueue(calls[later].act);
+            if both && stream_of(calls[earlier].act) == stream_of(calls[later].act) {
+                prop_assert!(closure.returned_before(earlier, later), "{earlier} and {later} on one stream");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stream_of(act: Act) -> Option<usize> {
+    match act {
+        Act::Work { stream, .. }
+        | Act::BlockingCopy { stream, .. }
+        | Act::Graph { stream }
+        | Act::Record { stream, .. }
+        | Act::WaitEvent { stream, .. } => Some(stream),
+        _ => None,
+    }
+}
+
+/// The rules of `--order deps`, taken literally: every question is answered by looking at all calls.
+struct Rules<'a> {
+    calls: &'a [Planned],
+    /// By pair: the first's work is complete on the device before the second's is.
+    device_before: Vec<Vec<bool>>,
+}
+
+impl<'a> Rules<'a> {
+    fn of(calls: &'a [Planned]) -> Self {
+        let count = calls.len();
+        let mut rules = Rules { calls, device_before: vec![vec![false; count]; count] };
+        for later in 0..count {
+            for earlier in 0..later {
+                rules.device_before[later][earlier] = rules.device_edge(earlier, later);
+            }
+            for middle in 0..later {
+                if rules.device_before[later][middle] {
+                    for earlier in 0..middle {
+                        rules.device_before[later][earlier] |= rules.device_before[middle][earlier];
+                    }
+                }
+            }
+        }
+        rules
+    }
+
+    fn before(&self, earlier: usize, later: usize) -> bool {
+        let (earlier, later) = (self.calls[earlier], self.calls[later]);
+        if earlier.lane == later.lane { earlier.begin < later.begin } else { earlier.end < later.begin }
+    }
+
+    /// The record that a call which looks at an event sees: the last that had returned.
+    fn record_seen(&self, event: usize, by: usize) -> Option<usize> {
+        let records = |&call: &usize| matches!(self.calls[call].act, Act::Record { event: of, .. } if of == event);
+        (0..by).filter(records).filter(|&record| self.before(record, by)).max_by_key(|&record| self.calls[record].end)
+    }
+
+    fn device_edge(&self, earlier: usize, later: usize) -> bool {
+        let (Some(first), Some(second)) = (stream_of(self.calls[earlier].act), stream_of(self.calls[later].act)) else {
+            return false;
+        };
+        if !self.before(earlier, later) {
+            return false;
+        }
+        let waited = match self.calls[later].act {
+            Act::WaitEvent { event, .. } => self.record_seen(event, later) == Some(earlier),
+            _ => false,
+        };
+        first == second || waited || Self::legacy_pair(first, second)
+    }
+
+    fn legacy_pair(first: usize, second: usize) -> bool {
+        let ((device, first), (other, second)) = (STREAMS[first], STREAMS[second]);
+        device == other
+            && matches!(
+                (first, second),
+                (StreamRule::Legacy, StreamRule::Blocking) | (StreamRule::Blocking, StreamRule::Legacy)
+            )
+    }
+
+    /// Whether a synchronising call makes the work of an earlier one visible.
+    fn covers(&self, sync: usize, work: usize) -> bool {
+        let until = |call: usize| call == work || self.device_before[call][work];
+        let last_on = |wanted: &dyn Fn(usize) -> bool| {
+            (0..sync).any(|call| {
+                stream_of(self.calls[call].act).is_some_and(wanted) && self.before(call, sync) && until(call)
+            })
+        };
+        match self.calls[sync].act {
+            Act::SyncStream { stream } | Act::BlockingCopy { stream, .. } => {
+                let (device, rule) = STREAMS[stream];
+                last_on(&|other| {
+                    let same_group = rule == StreamRule::Legacy && STREAMS[other] == (device, StreamRule::Blocking);
+                    other == stream || same_group
+                }) || (matches!(self.calls[sync].act, Act::BlockingCopy { .. }) && until(sync))
+            }
+            Act::SyncEvent { event } => self.record_seen(event, sync).is_some_and(until),
+            Act::SyncDevice { device } => last_on(&|other| STREAMS[other].0 == device),
+            _ => false,
+        }
+    }
+
+    /// Whether the earlier call must have returned when the later one is issued.
+    fn ordered(&self, earlier: usize, later: usize) -> bool {
+        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
+        if first == Act::Fence || second == Act::Fence {
+            return true;
+        }
+        let (works, other) = (stream_of(first), stream_of(second));
+        if let (Some(works), Some(other)) = (works, other)
+            && (works == other || Self::legacy_pair(works, other))
+        {
+            return true;
+        }
+        let waits_for = |sync: Act, stream: usize| match sync {
+            Act::SyncStream { stream: waited } => {
+                waited == stream
+                    || (STREAMS[waited].1 == StreamRule::Legacy
+                        && STREAMS[stream] == (STREAMS[waited].0, StreamRule::Blocking))
+            }
+            Act::SyncDevice { device } => STREAMS[stream].0 == device,
+            _ => false,
+        };
+        if works.is_some_and(|stream| waits_for(second, stream)) || other.is_some_and(|stream| waits_for(first, stream)) {
+            return true;
+        }
+        let event = |act: Act| match act {
+            Act::Record { event, .. } => Some((event, true)),
+            Act::WaitEvent { event, .. } | Act::SyncEvent { event } => Some((event, false)),
+            _ => None,
+        };
+        let object = |act: Act| match act {
+            Act::Changes { object } => Some((object, true)),
+            Act::Uses { object } => Some((object, false)),
+            _ => None,
+        };
+        let conflict = |first: Option<(usize, bool)>, second: Option<(usize, bool)>| match (first, second) {
+            (Some((first, changes)), Some((second, changes_too))) => first == second && (changes || changes_too),
+            _ => false,
+        };
+        conflict(event(first), event(second))
+            || conflict(object(first), object(second))
+            || self.memory_conflict(earlier, later)
+    }
+
+    fn memory_conflict(&self, earlier: usize, later: usize) -> bool {
+        let memory = |act: Act| match act {
+            Act::Work { memory, writes, .. } | Act::BlockingCopy { memory, writes, .. } => Some((memory, writes)),
+            _ => None,
+        };
+        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
+        match (memory(first), memory(second)) {
+            (Some((memory, writes)), Some((other, writes_too))) => memory == other && (writes || writes_too),
+            (Some(_), None) => matches!(second, Act::Graph { .. }),
+            (None, Some(_)) => matches!(first, Act::Graph { .. }),
+            (None, None) => matches!((first, second), (Act::Graph { .. }, Act::Graph { .. })),
+        }
+    }
+
+    /// Conflicting work on different streams whose completion the program saw: by which calls.
+    fn made_visible_by(&self, earlier: usize, later: usize) -> Option<Vec<usize>> {
+        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
+        let asynchronous = is_enqueue(first) && stream_of(first) != stream_of(second);
+        if !self.memory_conflict(earlier, later) || !asynchronous {
+            return None;
+        }
+        let by: Vec<usize> =
+            (0..later).filter(|&sync| self.before(sync, later) && self.covers(sync, earlier)).collect();
+        (!by.is_empty()).then_some(by)
+    }
+}
+
+fn check_deps(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
+    let rules = Rules::of(&replayed.calls);
+    let calls = &replayed.calls;
+    for later in 0..calls.len() {
+        for earlier in (0..later).filter(|&earlier| calls[earlier].end < calls[later].begin) {
+            if rules.ordered(earlier, later) {
+                prop_assert!(closure.returned_before(earlier, later), "{earlier} before {later}");
+            }
+            if let Some(syncs) = rules.made_visible_by(earlier, later) {
+                let seen = |&sync: &usize| closure.returned_before(sync, later) && closure.returned_before(earlier, sync);
+                prop_assert!(syncs.iter().any(seen), "{earlier} complete before {later}: one of {syncs:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether every wait is for a call that had returned, or for an overlapping enqueue on the same stream, or a wait of the
+/// thread for itself: what a replay waits for, the program had.
+fn check_no_invention(replayed: &Replayed) -> Result<(), TestCaseError> {
+    for (call, waits) in replayed.waits.iter().enumerate() {
+        for wait in waits {
+            let awaited = (0..call)
+                .find(|&other| replayed.calls[other].lane == wait.lane as usize && replayed.counts[other] == wait.count)
+                .expect("a wait is for a call planned earlier");
+            let (first, second) = (&replayed.calls[awaited], &replayed.calls[call]);
+            let overlapping =
+                is_enqueue(first.act) && is_enqueue(second.act) && stream_of(first.act) == stream_of(second.act);
+            prop_assert!(
+                first.end < second.begin || first.lane == second.lane || overlapping,
+                "call {call} waits for {awaited}, which had not returned"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ticks {
+    /// Calls of one thread may touch.
+    Touching,
+    /// They may not, as on any real clock; those of different threads may.
+    Apart,
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let stream = || 0..STREAMS.len();
+    prop_oneof![
+        1 => Just(Act::Host),
+        1 => Just(Act::Skipped),
+        6 => (stream(), 0..MEMORIES, any::<bool>())
+            .prop_map(|(stream, memory, writes)| Act::Work { stream, memory, writes }),
+        1 => (stream(), 0..MEMORIES, any::<bool>())
+            .prop_map(|(stream, memory, writes)| Act::BlockingCopy { stream, memory, writes }),
+        1 => stream().prop_map(|stream| Act::Graph { stream }),
+        3 => (stream(), 0..EVENTS).prop_map(|(stream, event)| Act::Record { stream, event }),
+        3 => (stream(), 0..EVENTS).prop_map(|(stream, event)| Act::WaitEvent { stream, event }),
+        3 => stream().prop_map(|stream| Act::SyncStream { stream }),
+        2 => (0..EVENTS).prop_map(|event| Act::SyncEvent { event }),
+        1 => (0..2).prop_map(|device| Act::SyncDevice { device }),
+        1 => (0..OBJECTS).prop_map(|object| Act::Uses { object }),
+        1 => (0..OBJECTS).prop_map(|object| Act::Changes { object }),
+        1 => Just(Act::Fence),
+    ]
+}
+
+fn cases(ticks: Ticks, max_lanes: usize, max_calls: usize) -> impl Strategy<Value = Case> {
+    let call = (0u64..6, 0u64..8, acts(), any::<bool>());
+    let lanes = prop::collection::vec(prop::collection::vec(call, 0..max_calls), 1..=max_lanes);
+    (lanes, prop::collection::vec(any::<prop::sample::Index>(), max_lanes), any::<prop::sample::Index>()).prop_map(
+        move |(lanes, workers, used)| {
+            let count = lanes.len();
+            let used = used.index(count) + 1;
+            let mut worker_of: Vec<u32> =
+                (0..count).map(|lane| if lane < used { lane as u32 } else { workers[lane].index(used) as u32 }).collect();
+            worker_of.rotate_left(used / 2);
+            let exact = used == count;
+            let lanes = lanes.into_iter().enumerate().map(|(lane, calls)| {
+                let mut now = 1;
+                let place = |(gap, len, act, hand_off)| {
+                    let begin = now + gap + u64::from(ticks == Ticks::Apart);
+                    let end = begin + len;
+                    now = end;
+                    Planned { lane, begin, end, act, hand_off: hand_off && !exact }
+                };
+                calls.into_iter().map(place).collect()
+            });
+            Case { lanes: lanes.collect(), worker_of }
+        },
+    )
+}
+
+/// Cases per property: more with `PROPTEST_CASES`.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn capture_order_is_sufficient_and_minimal(case in cases(Ticks::Apart, 6, 7)) {
+        let replayed = plan(&case, OrderMode::Capture);
+        check_capture(&replayed)?;
+        check_minimal(&replayed)?;
+    }
+
+    #[test]
+    fn capture_order_is_sufficient_where_ticks_touch(case in cases(Ticks::Touching, 6, 7)) {
+        check_capture(&plan(&case, OrderMode::Capture))?;
+    }
+
+    #[test]
+    fn dependency_order_is_sufficient_and_minimal(case in cases(Ticks::Apart, 4, 9)) {
+        let replayed = plan(&case, OrderMode::Deps);
+        let closure = Closure::of(&replayed, None);
+        check_lanes(&replayed, &closure)?;
+        check_overlapping(&replayed, &closure)?;
+        check_deps(&replayed, &closure)?;
+        check_no_invention(&replayed)?;
+        check_minimal(&replayed)?;
+    }
+
+    #[test]
+    fn program_order_keeps_threads_and_lifetimes_alone(case in cases(Ticks::Apart, 4, 9)) {
+        let replayed = plan(&case, OrderMode::Program);
+        let closure = Closure::of(&replayed, None);
+        check_lanes(&replayed, &closure)?;
+        check_minimal(&replayed)?;
+        // Nothing in these cases is created or destroyed: a worker waits for calls it handed off, and for nothing else.
+        for (call, waits) in replayed.waits.iter().enumerate() {
+            for wait in waits {
+                prop_assert_eq!(wait.lane as usize, replayed.calls[call].lane);
+            }
+        }
+    }
+}
