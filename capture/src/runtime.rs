@@ -125,14 +125,19 @@ pub(crate) fn capture_of(stream: u64) -> Option<u64> {
         // The legacy stream cannot be captured, and asking for it may fail.
         return None;
     }
+    let _last_error = LastError::keep();
     let (mut status, mut id) = (0, 0);
     // SAFETY: the stream is one that the program is using; the results are writable.
     let failed = unsafe { stream_get_capture_info(stream as *mut c_void, &mut status, &mut id) };
     (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
 }
 
-/// Bytes of an array's element.
+/// Bytes of an array's element, where they can be asked for without a trace.
 pub(crate) fn array_element_bytes(array: u64) -> Option<u64> {
+    let last_error = LastError::keep();
+    if !last_error.may_fail() {
+        return None;
+    }
     let (mut desc, mut extent, mut flags) = ([0i32; 5], [0u64; 3], 0);
     // SAFETY: the array is one that the program is using; the results have the sizes of hipChannelFormatDesc, hipExtent and
     // unsigned int.

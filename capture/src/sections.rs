@@ -352,7 +352,7 @@ impl Drafting<'_> {
     /// One side of a copy: recorded if it is host memory.
     unsafe fn host(&mut self, param: u8, region: Region, access: Access, kind: SideKind) {
         let process = self.call.process;
-        let (Some(len_bytes), Some(span_bytes)) = (region.len_bytes(), region.span_bytes()) else {
+        let Some(len_bytes) = region.len_bytes() else {
             return;
         };
         if region.address == 0 || len_bytes == 0 {
@@ -387,8 +387,7 @@ impl Drafting<'_> {
             return;
         }
         if access.reads() {
-            let pinned = matches!(owner, Some((Owner::Pinned, left)) if left >= span_bytes);
-            let trust = if pinned || self.other_side_fits(&region) { Trust::Readable } else { Trust::Doubtful };
+            let trust = if self.other_side_fits(&region) { Trust::Readable } else { self.trust(&region) };
             // SAFETY: by the caller's contract, as far as it is trusted.
             let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, trust) };
             let len = if presence == Presence::Absent { 0 } else { BlobRef::BYTES };
@@ -433,13 +432,17 @@ impl Drafting<'_> {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
         let number = writer.blobs.next_number();
-        let pinned = self.call.process.allocations().find(region.address);
-        let trust = match (pinned, region.span_bytes()) {
-            (Some((Owner::Pinned, left)), Some(span)) if span <= left => Trust::Readable,
-            _ => Trust::Doubtful,
-        };
+        let trust = self.trust(&region);
         self.transfers.results.push(HostResult { number, region, trust });
         (Presence::Present, BlobRef { number, size_bytes: len_bytes })
+    }
+
+    /// Pinned memory is there until HIP is told otherwise.
+    fn trust(&self, region: &Region) -> Trust {
+        match (self.call.process.allocations().find(region.address), region.span_bytes()) {
+            (Some((Owner::Pinned, left)), Some(span)) if span <= left => Trust::Readable,
+            _ => Trust::Doubtful,
+        }
     }
 
     /// The host memory that the copies of a launched graph read and write.
@@ -455,8 +458,8 @@ impl Drafting<'_> {
             let address = Some(region.address);
             const BYTES: usize = 8 + BlobRef::BYTES;
             if access.reads() {
-                // SAFETY: doubtful memory need not be readable.
-                let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, Trust::Doubtful) };
+                // SAFETY: pinned memory is readable; doubtful memory need not be.
+                let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, self.trust(&region)) };
                 let len = if presence == Presence::Absent { 0 } else { BYTES };
                 self.push(SectionTag::GraphHostIn, NO_PARAM, presence, len, inline(address, reference));
             }
