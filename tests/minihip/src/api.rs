@@ -7,11 +7,20 @@ use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Defines entry points: each gets HIP's symbol name, the C ABI and [`enter`] around its body.
+/// Defines entry points: each gets HIP's symbol name, the C ABI, [`enter`] around its body, and a way into the `cuda`
+/// backend.
 macro_rules! hip_api {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => { $(
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name($($arg: $ty),*) -> i32 {
+            if $crate::cuda::is_active() {
+                static HOOK: $crate::cuda::Hook = $crate::cuda::Hook::new(stringify!($name));
+                match HOOK.target::<extern "C" fn($($ty),*) -> i32>() {
+                    $crate::cuda::Target::Own(function) => return function($($arg),*),
+                    $crate::cuda::Target::Missing => return $crate::cuda::not_supported(stringify!($name)),
+                    $crate::cuda::Target::Shared => {}
+                }
+            }
             $crate::api::enter(stringify!($name), || $body)
         }
     )* };

@@ -23,7 +23,7 @@ pub(crate) fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     CONFIG.get_or_init(|| {
         if let Ok(backend) = env::var("MINIHIP_BACKEND")
-            && !matches!(backend.as_str(), "" | "cpu")
+            && !matches!(backend.as_str(), "" | "cpu" | "cuda")
         {
             eprintln!("minihip: MINIHIP_BACKEND={backend} is not available, using cpu");
         }

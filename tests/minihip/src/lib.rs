@@ -12,6 +12,7 @@
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
 //! | memory | [`heap`], [`memory`], [`array`], [`copy`], [`fill`], [`pool`], [`vmm`] |
 //! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
+//! | NVIDIA GPUs instead of the CPU | [`cuda`] |
 //! | graphs | [`graph`], [`graph_exec`], [`capture`], [`user_object`] |
 
 mod abi;
@@ -21,6 +22,7 @@ mod bundle;
 mod capture;
 mod config;
 mod copy;
+mod cuda;
 mod device;
 mod dispatch;
 mod error;

@@ -144,6 +144,8 @@ driver! {
     c"cuStreamSynchronize" stream_synchronize(stream: usize);
     c"cuStreamWaitEvent" stream_wait_event(stream: usize, event: usize, flags: u32);
     c"cuStreamGetFlags" stream_get_flags(stream: usize, flags: &mut u32);
+    c"cuStreamGetAttribute" stream_get_attribute(stream: usize, attribute: i32, value: usize);
+    c"cuStreamSetAttribute" stream_set_attribute(stream: usize, attribute: i32, value: usize);
     c"cuStreamGetId" stream_get_id(stream: usize, id: &mut u64);
     c"cuStreamAddCallback" stream_add_callback(stream: usize, function: StreamCallback, user_data: usize, flags: u32);
     c"cuStreamAttachMemAsync" stream_attach_mem_async(stream: usize, address: usize, len_bytes: usize, flags: u32);
@@ -279,6 +281,14 @@ driver! {
 }
 
 /// The sizes of a launch as `cuLaunchKernel` takes them.
-pub(super) fn launch(function: usize, grid: Dim3, block: Dim3, shared_bytes: u32, stream: usize, params: usize, extra: usize) -> HipResult {
+pub(super) fn launch(
+    function: usize,
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: u32,
+    stream: usize,
+    params: usize,
+    extra: usize,
+) -> HipResult {
     launch_kernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, params, extra)
 }

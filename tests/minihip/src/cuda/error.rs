@@ -45,7 +45,9 @@ mod tests {
 
     #[test]
     fn numbers_both_define_stay_and_others_do_not() {
-        for same in [1, 2, 3, 100, 101, 200, 201, 209, 301, 400, 500, 600, 700, 704, 705, 712, 713, 719, 801, 900, 906, 910] {
+        for same in
+            [1, 2, 3, 100, 101, 200, 201, 209, 301, 400, 500, 600, 700, 704, 705, 712, 713, 719, 801, 900, 906, 910]
+        {
             assert_eq!(from_cuda(same), HipError(same));
         }
         assert_eq!(from_cuda(716), HipError::ILLEGAL_ADDRESS);

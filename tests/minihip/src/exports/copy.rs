@@ -31,7 +31,7 @@ impl Plan {
         Self { dst, src, shape: Shape::linear(len_bytes), kind }
     }
 
-    fn rows(
+    pub(crate) fn rows(
         dst: usize,
         dst_pitch: usize,
         src: usize,
@@ -90,7 +90,7 @@ impl Plan {
     }
 
     /// `hip_Memcpy2D`: each side names a memory type and fills the field for it.
-    fn driver_rows(params: &Memcpy2D) -> HipResult<Self> {
+    pub(crate) fn driver_rows(params: &Memcpy2D) -> HipResult<Self> {
         let extent = [params.width_bytes, params.height, 1];
         let src = DriverSide {
             memory_type: params.src_memory_type,

@@ -18,6 +18,8 @@ mod pool;
 mod stream;
 mod vmm;
 
+pub(crate) use copy::{MemcpyAttributes, Plan};
+
 /// What the weak functions behind unimplemented names call (they are generated when the library is linked).
 ///
 /// # Safety

@@ -3,6 +3,7 @@
 use crate::abi::FuncAttributes;
 use crate::api::{InStr, Out, hip_api};
 use crate::capture;
+use crate::cuda;
 use crate::error::{HipError, HipResult};
 use crate::fat_binary;
 use crate::kernel::Kernel;
@@ -186,12 +187,18 @@ hip_api! {
 /// `hipKernelNameRef`: lives as long as the function's module.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hipKernelNameRef(function: usize) -> *const c_char {
+    if cuda::is_active() {
+        return cuda::kernel_name(function);
+    }
     module::resolve_function(function).map_or(std::ptr::null(), |kernel| kernel.name.as_ptr())
 }
 
 /// `hipKernelNameRefByPtr`: lives as long as the program's fat binary is registered.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hipKernelNameRefByPtr(host: usize, stream: usize) -> *const c_char {
+    if cuda::is_active() {
+        return cuda::kernel_name_of_host(host);
+    }
     let device = crate::stream::resolve(stream, crate::stream::DefaultStream::Legacy).map(|stream| stream.device);
     device.and_then(|device| fat_binary::kernel(host, device)).map_or(std::ptr::null(), |kernel| kernel.name.as_ptr())
 }
@@ -201,7 +208,7 @@ pub(crate) extern "C" fn hipKernelNameRefByPtr(host: usize, stream: usize) -> *c
 pub(crate) extern "C" fn __hipRegisterFatBinary(wrapper: usize) -> usize {
     let mut handle = 0;
     crate::api::enter("__hipRegisterFatBinary", || {
-        handle = fat_binary::register(wrapper)?;
+        handle = if cuda::is_active() { cuda::register(wrapper)? } else { fat_binary::register(wrapper)? };
         Ok(())
     });
     handle
@@ -211,7 +218,11 @@ pub(crate) extern "C" fn __hipRegisterFatBinary(wrapper: usize) -> usize {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __hipUnregisterFatBinary(binary: usize) {
     crate::api::enter("__hipUnregisterFatBinary", || {
-        fat_binary::unregister(binary);
+        if cuda::is_active() {
+            cuda::unregister(binary)
+        } else {
+            fat_binary::unregister(binary)
+        }
         Ok(())
     });
 }
@@ -231,7 +242,11 @@ pub(crate) extern "C" fn __hipRegisterFunction(
     _wave: usize,
 ) {
     crate::api::enter("__hipRegisterFunction", || {
-        fat_binary::register_function(binary, host, name.get()?);
+        if cuda::is_active() {
+            cuda::register_function(binary, host, name.get()?);
+        } else {
+            fat_binary::register_function(binary, host, name.get()?);
+        }
         Ok(())
     });
 }
@@ -249,7 +264,11 @@ pub(crate) extern "C" fn __hipRegisterVar(
     _global: i32,
 ) {
     crate::api::enter("__hipRegisterVar", || {
-        fat_binary::register_variable(binary, host, name.get()?, len_bytes);
+        if cuda::is_active() {
+            cuda::register_variable(binary, host, name.get()?, len_bytes);
+        } else {
+            fat_binary::register_variable(binary, host, name.get()?, len_bytes);
+        }
         Ok(())
     });
 }
@@ -265,6 +284,10 @@ pub(crate) extern "C" fn __hipRegisterManagedVar(
     _align: u32,
 ) {
     crate::api::enter("__hipRegisterManagedVar", || {
+        if cuda::is_active() {
+            // Device code would need the address patched into its pointer variable before the module is loaded.
+            return Err(HipError::NOT_SUPPORTED);
+        }
         let storage = fat_binary::register_managed(binary, pointer.address(), name.get()?, &initial.array(len_bytes)?)?;
         pointer.set(storage)
     });

@@ -217,6 +217,9 @@ hip_api! {
 /// `hipGetStreamDeviceId`: the device's index instead of an error code; -1 for a stream that is none.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hipGetStreamDeviceId(handle: usize) -> i32 {
+    if crate::cuda::is_active() {
+        return crate::cuda::stream_device(handle);
+    }
     let device = match handle {
         0 | LEGACY_HANDLE | PER_THREAD_HANDLE => current_device().map(|device| device.index),
         _ => stream::resolve(handle, DefaultStream::Legacy).map(|stream| stream.device),

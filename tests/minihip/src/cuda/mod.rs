@@ -1,0 +1,241 @@
+//! The `cuda` backend (`MINIHIP_BACKEND=cuda`): HIP's C ABI over the CUDA driver API, for machines with NVIDIA GPUs.
+//!
+//! Each entry point of this library asks its [`Hook`] first: with this backend it goes to the function of the same name
+//! in one of the tables here, to the common implementation where no device is involved ([`SHARED`]), or it answers
+//! `hipErrorNotSupported`. Handles are the driver's own; memory and streams are real.
+//!
+//! Where HIP and CUDA differ, HIP's behaviour is what a program gets:
+//!
+//! | | CUDA's driver | here, as in HIP | where |
+//! |---|---|---|---|
+//! | current device | a context per thread, none at first | device 0 at first, set per thread; primary contexts | [`context`] |
+//! | legacy default stream | blocks and is blocked by blocking streams | the same rule; handles 0 and 1 | [`handles`] |
+//! | per-thread default stream | handle 2 | the same; the `_spt` spellings turn 0 into 2 | [`handles`] |
+//! | destroyed handles | undefined | `hipErrorInvalidHandle` for streams and events | [`handles`] |
+//! | a stream of another device than the current | some calls refuse | taken with the stream's device current | [`handles`] |
+//! | zero-sized allocations | an error | success, null | [`memory`] |
+//! | dynamic shared memory | 48 KiB unless asked for | 64 KiB, as a block of an AMD GPU has | [`module`] |
+//! | bad launch sizes | invalid value | `hipErrorInvalidConfiguration` | [`launch`] |
+//! | `extra` launches | ends with 0, exact parameter size | ends with 3, a buffer at least that long | [`launch`] |
+//! | grids of the `hipExt` launches | blocks | threads | [`launch`] |
+//! | priorities | 0 lowest, negative higher | 1 to -1; 1 and 0 are CUDA's 0 | [`stream`] |
+//! | waits on memory with a mask | none | only the full mask, else `hipErrorNotSupported` | [`stream`] |
+//! | pointers of pageable memory | an error | success with type "unregistered" | [`memory`] |
+//! | device memory shown by a copy's kind | the struct must name the right kind | any kind, found by the address | [`copy`] |
+//! | graph node parameters of kernels | a `CUfunction` | a host stub or a function, returned as given | [`graph`] |
+//! | error numbers | | a table of the differences | [`error`] |
+
+mod abi;
+mod attributes;
+mod capture;
+mod context;
+mod copy;
+mod device;
+mod driver;
+mod error;
+mod event;
+mod fat_binary;
+mod fill;
+mod graph;
+mod graph_exec;
+mod handles;
+mod image;
+mod launch;
+mod library;
+mod memory;
+mod module;
+mod pool;
+mod properties;
+mod stream;
+mod vmm;
+
+pub(crate) use fat_binary::{register, register_function, register_variable, unregister};
+pub(crate) use module::{kernel_name, kernel_name_of_host};
+pub(crate) use stream::device_of as stream_device;
+
+use crate::api;
+use crate::error::{HipError, HipResult};
+use std::any::TypeId;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An entry point of this backend.
+pub(crate) struct Entry {
+    name: &'static str,
+    /// Type of the function, checked before its address is used.
+    signature: fn() -> TypeId,
+    address: fn() -> usize,
+}
+
+/// Defines entry points of this backend and lists them in the module's `TABLE`.
+macro_rules! cuda_api {
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
+        $(
+            #[allow(non_snake_case, reason = "HIP's names")]
+            #[allow(clippy::too_many_arguments, reason = "HIP's own signatures")]
+            extern "C" fn $name($($arg: $ty),*) -> i32 {
+                $crate::cuda::enter(stringify!($name), || $body)
+            }
+        )*
+        /// This module's entry points.
+        pub(super) static TABLE: &[$crate::cuda::Entry] = &[$($crate::cuda::Entry {
+            name: stringify!($name),
+            signature: || std::any::TypeId::of::<extern "C" fn($($ty),*) -> i32>(),
+            address: || $name as *const () as usize,
+        }),*];
+    };
+}
+use cuda_api;
+
+static TABLES: &[&[Entry]] = &[
+    capture::TABLE,
+    context::TABLE,
+    copy::TABLE,
+    device::TABLE,
+    event::TABLE,
+    fill::TABLE,
+    graph::TABLE,
+    graph_exec::TABLE,
+    launch::TABLE,
+    library::TABLE,
+    memory::TABLE,
+    module::TABLE,
+    pool::TABLE,
+    stream::TABLE,
+    vmm::TABLE,
+];
+
+/// Entry points whose common implementation involves no device.
+const SHARED: &[&str] = &[
+    "__hipPopCallConfiguration",
+    "__hipPushCallConfiguration",
+    "hipConfigureCall",
+    "hipCtxGetCacheConfig",
+    "hipCtxGetSharedMemConfig",
+    "hipCtxSetCacheConfig",
+    "hipCtxSetSharedMemConfig",
+    "hipDeviceGetCacheConfig",
+    "hipDeviceGetSharedMemConfig",
+    "hipDeviceSetCacheConfig",
+    "hipDeviceSetSharedMemConfig",
+    "hipDriverGetVersion",
+    "hipDrvGetErrorName",
+    "hipDrvGetErrorString",
+    "hipExtDisableLogging",
+    "hipExtEnableLogging",
+    "hipExtSetLoggingParams",
+    "hipGetDriverEntryPoint",
+    "hipGetDriverEntryPoint_spt",
+    "hipGetProcAddress",
+    "hipGetProcAddress_spt",
+    "hipRuntimeGetVersion",
+    "hipSetupArgument",
+];
+
+/// Whether this backend was asked for.
+#[inline]
+pub(crate) fn is_active() -> bool {
+    static ACTIVE: OnceLock<bool> = OnceLock::new();
+    *ACTIVE.get_or_init(|| std::env::var("MINIHIP_BACKEND").is_ok_and(|backend| backend == "cuda"))
+}
+
+/// Where a call goes with this backend.
+pub(crate) enum Target<F> {
+    /// The function of this backend.
+    Own(F),
+    /// The common implementation.
+    Shared,
+    /// Nowhere: `hipErrorNotSupported`.
+    Missing,
+}
+
+/// An entry point's way into this backend, looked up at its first call.
+pub(crate) struct Hook {
+    name: &'static str,
+    /// [`UNKNOWN`], [`COMMON`], [`NONE`] or the address of this backend's function.
+    found: AtomicUsize,
+}
+
+const UNKNOWN: usize = 0;
+const COMMON: usize = 1;
+const NONE: usize = 2;
+
+impl Hook {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self { name, found: AtomicUsize::new(UNKNOWN) }
+    }
+
+    /// Where calls of this entry point, a function of type `F`, go.
+    #[inline]
+    pub(crate) fn target<F: Copy + 'static>(&self) -> Target<F> {
+        // Relaxed: the value is a constant of the program, whoever stores it first.
+        let mut found = self.found.load(Ordering::Relaxed);
+        if found == UNKNOWN {
+            found = self.look_up(TypeId::of::<F>());
+            // Relaxed: as above.
+            self.found.store(found, Ordering::Relaxed);
+        }
+        match found {
+            COMMON => Target::Shared,
+            NONE => Target::Missing,
+            address => {
+                const { assert!(size_of::<F>() == size_of::<usize>()) };
+                // SAFETY: `look_up` gave the address of a function whose type has the `TypeId` of `F`, so it is an `F`.
+                Target::Own(unsafe { std::mem::transmute_copy::<usize, F>(&address) })
+            }
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, signature: TypeId) -> usize {
+        let entry = TABLES.iter().flat_map(|table| table.iter()).find(|entry| entry.name == self.name);
+        match entry {
+            Some(entry) if (entry.signature)() == signature => (entry.address)(),
+            Some(_) => {
+                eprintln!("minihip: the cuda backend's {} differs in its parameters; it is not used", self.name);
+                NONE
+            }
+            None if SHARED.contains(&self.name) => COMMON,
+            None => NONE,
+        }
+    }
+}
+
+/// Answers a call this backend does not offer.
+#[cold]
+pub(crate) fn not_supported(name: &'static str) -> i32 {
+    api::enter(name, || Err(HipError::NOT_SUPPORTED))
+}
+
+/// Runs an entry point's body with the thread's device current.
+#[inline]
+pub(crate) fn enter(name: &'static str, body: impl FnOnce() -> HipResult) -> i32 {
+    api::enter(name, || {
+        context::bind()?;
+        body()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_listed_once() {
+        let mut names: Vec<&str> = TABLES.iter().flat_map(|table| table.iter().map(|entry| entry.name)).collect();
+        names.extend(SHARED);
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "an entry point is in two tables");
+    }
+
+    #[test]
+    fn a_hook_finds_only_a_function_of_its_type() {
+        type GetDevice = extern "C" fn(crate::api::Out<i32>) -> i32;
+        assert!(matches!(Hook::new("hipGetDevice").target::<GetDevice>(), Target::Own(_)));
+        assert!(matches!(Hook::new("hipGetDevice").target::<extern "C" fn(i32) -> i32>(), Target::Missing));
+        assert!(matches!(Hook::new("hipRuntimeGetVersion").target::<GetDevice>(), Target::Shared));
+        assert!(matches!(Hook::new("hipCreateTextureObject").target::<GetDevice>(), Target::Missing));
+    }
+}
