@@ -19,6 +19,7 @@ use crate::kernel_table::{self, KernelDamage, KernelTable, KernelTableError};
 use crate::manifest::{self, ManifestError, ProcessManifest, RootManifest};
 use crate::packed::PackedError;
 use crate::record::{BlobRef, Record};
+use crate::repair::Note;
 use crate::source::Source;
 use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
 
@@ -225,6 +226,7 @@ pub struct Archive {
     kernels: KernelTable,
     /// This build's row for each id of the archive.
     known: Vec<Option<&'static Api>>,
+    repaired: Option<Note>,
     warnings: Vec<Warning>,
 }
 
@@ -261,7 +263,8 @@ impl Archive {
         let damage = kernels.damage().iter().cloned();
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
-        Ok(Archive { path, manifest, streams, blobs, code_objects, kernels, known, warnings })
+        let repaired = Note::read_from(&source, &path);
+        Ok(Archive { path, manifest, streams, blobs, code_objects, kernels, known, repaired, warnings })
     }
 
     /// The process directory.
@@ -297,6 +300,11 @@ impl Archive {
     /// Kernels.
     pub fn kernels(&self) -> &KernelTable {
         &self.kernels
+    }
+
+    /// What repair did to the archive; `None` where it was never needed.
+    pub fn repaired(&self) -> Option<&Note> {
+        self.repaired.as_ref()
     }
 
     /// What is wrong with the archive and did not keep it from being opened.

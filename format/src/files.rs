@@ -3,8 +3,8 @@
 //! An archive comes from somebody else. A name in it may belong to a pipe or a device, where opening or reading would
 //! wait for ever: only regular files are taken.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -40,6 +40,25 @@ pub(crate) fn read(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
         return Err(too_long(limit_bytes));
     }
     Ok(bytes)
+}
+
+/// Replaces a file's contents: writes a private temporary file beside it, then renames that.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The process id keeps apart the temporary files of processes that write one root manifest.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    // One left by an earlier process that died with this id.
+    let _ = fs::remove_file(&temporary);
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        fs::rename(&temporary, path)
+    });
+    if written.is_err() {
+        // What could not be finished goes as far as it can; the error that matters is the first one.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
 }
 
 /// The error of a file that is longer than what is read of its kind.

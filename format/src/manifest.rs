@@ -7,13 +7,13 @@
 //! Keys that a reader does not know are ignored, and keys that a writer of the same version did not have yet are
 //! filled with their defaults.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::files;
 use crate::source::Source;
 use crate::stream_file::ContentsMode;
 
@@ -307,18 +307,7 @@ fn parse_json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, Manif
 fn write_json<T: Serialize>(value: &T, path: &Path) -> io::Result<()> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
-    // The process id keeps apart the temporary files of processes that write one root manifest.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(&bytes))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The manifest that is there stays; what could not be finished goes, as far as it can.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    files::replace(path, &bytes)
 }
 
 mod contents_word {
@@ -339,6 +328,8 @@ mod contents_word {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const MINIMAL: &str =

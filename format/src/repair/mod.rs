@@ -72,8 +72,11 @@ pub struct NoteEntry {
 impl Note {
     /// Reads the note of a process archive; `None` where it was never repaired or the note cannot be read.
     pub fn read(process: &Path) -> Option<Self> {
-        let path = process.join(NOTE_FILE);
-        let bytes = Source::of(&path).ok()?.read(&path, manifest::MAX_BYTES).ok()?;
+        Self::read_from(&Source::Directory, process)
+    }
+
+    pub(crate) fn read_from(source: &Source, process: &Path) -> Option<Self> {
+        let bytes = source.read(&process.join(NOTE_FILE), manifest::MAX_BYTES).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 }
@@ -197,7 +200,7 @@ fn try_repair(work: &mut Work) -> io::Result<()> {
         });
         let mut bytes = serde_json::to_vec_pretty(&note)?;
         bytes.push(b'\n');
-        side_file::replace(&work.dir.join(NOTE_FILE), &bytes)?;
+        files::replace(&work.dir.join(NOTE_FILE), &bytes)?;
     }
     Ok(())
 }
@@ -272,7 +275,7 @@ fn repair_kernels(work: &mut Work) -> io::Result<u64> {
         if is_bad { &mut bad } else { &mut good }.extend_from_slice(line);
     }
     let kept = work.side.keep(kernel_table::FILE, &bad)?;
-    side_file::replace(&path, &good)?;
+    files::replace(&path, &good)?;
     work.did(format!("{}: {} lines taken out, kept in {kept}", kernel_table::FILE, table.damage().len()));
     Ok(count)
 }

@@ -7,7 +7,6 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::Work;
-use super::side_file::replace;
 use crate::blob_store::{
     ENTRY_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, content_hash, index_header, pack_file_name,
 };
@@ -61,7 +60,7 @@ pub(super) fn repair(work: &mut Work, store: &str) -> io::Result<u64> {
         return Ok(end);
     }
     let kept = work.side.keep(&format!("{store}-index"), &bad)?;
-    replace(&path, &good)?;
+    files::replace(&path, &good)?;
     let what = match (dropped, torn.is_empty(), has_header) {
         (0, _, false) => "its header was wrong".to_owned(),
         (0, ..) => "its last entry was cut off".to_owned(),

@@ -72,7 +72,7 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
         state = State::Bad;
     }
     for (name, report) in verify(path)? {
-        let Report { streams, records, contents, content_bytes, faults } = &report;
+        let Report { streams, records, contents, content_bytes, lost, faults } = &report;
         let verdict = match faults.len() {
             0 => "good".to_owned(),
             1 => "1 fault".to_owned(),
@@ -83,6 +83,9 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
             "[HRR] {}: {verdict} ({records} records in {streams} streams, {contents} contents of {content_bytes} bytes)",
             printable(&name)
         )?;
+        if *lost > 0 {
+            writeln!(out, "[HRR]   {lost} references to contents that were lost with the process")?;
+        }
         for fault in faults.iter().take(FAULTS_SHOWN) {
             writeln!(out, "[HRR]   {}", printable(fault))?;
         }
