@@ -408,7 +408,11 @@ fn note_use(visibility: &Visibility, uses: &mut Vec<PlaceUse>, place: Where, nod
     if writes && uses.len() > 1 {
         uses.retain(|earlier| {
             earlier.place == place
-                || !earlier.write.iter().chain(&earlier.read).all(|known| visibility.complete(earlier.place, known, node.begin))
+                || !earlier
+                    .write
+                    .iter()
+                    .chain(&earlier.read)
+                    .all(|known| visibility.complete(earlier.place, known, node.begin))
         });
     }
     let at = uses.iter().position(|known| known.place == place).unwrap_or_else(|| {

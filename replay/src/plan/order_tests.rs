@@ -20,19 +20,45 @@ enum Act {
     /// Not issued at replay.
     Skipped,
     /// Work on a stream that uses an allocation.
-    Work { stream: usize, memory: usize, writes: bool },
+    Work {
+        stream: usize,
+        memory: usize,
+        writes: bool,
+    },
     /// The same, complete when it returns.
-    BlockingCopy { stream: usize, memory: usize, writes: bool },
+    BlockingCopy {
+        stream: usize,
+        memory: usize,
+        writes: bool,
+    },
     /// Work on a stream that may use any memory.
-    Graph { stream: usize },
-    Record { stream: usize, event: usize },
-    WaitEvent { stream: usize, event: usize },
-    SyncStream { stream: usize },
-    SyncEvent { event: usize },
-    SyncDevice { device: i32 },
+    Graph {
+        stream: usize,
+    },
+    Record {
+        stream: usize,
+        event: usize,
+    },
+    WaitEvent {
+        stream: usize,
+        event: usize,
+    },
+    SyncStream {
+        stream: usize,
+    },
+    SyncEvent {
+        event: usize,
+    },
+    SyncDevice {
+        device: i32,
+    },
     /// Use of an object that is neither stream nor event.
-    Uses { object: usize },
-    Changes { object: usize },
+    Uses {
+        object: usize,
+    },
+    Changes {
+        object: usize,
+    },
     Fence,
 }
 
@@ -271,7 +297,10 @@ fn check_minimal(replayed: &Replayed) -> Result<(), TestCaseError> {
             let awaited = (0..replayed.calls.len())
                 .find(|&other| replayed.calls[other].lane == wait.lane as usize && replayed.counts[other] == wait.count)
                 .expect("a wait is for a call that is issued");
-            prop_assert!(!rest.returned_before(awaited, call), "call {call} waits for {awaited}, which the rest implies");
+            prop_assert!(
+                !rest.returned_before(awaited, call),
+                "call {call} waits for {awaited}, which the rest implies"
+            );
         }
     }
     Ok(())
@@ -427,7 +456,8 @@ impl<'a> Rules<'a> {
             Act::SyncDevice { device } => STREAMS[stream].0 == device,
             _ => false,
         };
-        if works.is_some_and(|stream| waits_for(second, stream)) || other.is_some_and(|stream| waits_for(first, stream)) {
+        if works.is_some_and(|stream| waits_for(second, stream)) || other.is_some_and(|stream| waits_for(first, stream))
+        {
             return true;
         }
         let event = |act: Act| match act {
@@ -485,7 +515,8 @@ fn check_deps(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseErro
                 prop_assert!(closure.returned_before(earlier, later), "{earlier} before {later}");
             }
             if let Some(syncs) = rules.made_visible_by(earlier, later) {
-                let seen = |&sync: &usize| closure.returned_before(sync, later) && closure.returned_before(earlier, sync);
+                let seen =
+                    |&sync: &usize| closure.returned_before(sync, later) && closure.returned_before(earlier, sync);
                 prop_assert!(syncs.iter().any(seen), "{earlier} complete before {later}: one of {syncs:?}");
             }
         }
@@ -549,8 +580,9 @@ fn cases(ticks: Ticks, max_lanes: usize, max_calls: usize) -> impl Strategy<Valu
         move |(lanes, workers, used)| {
             let count = lanes.len();
             let used = used.index(count) + 1;
-            let mut worker_of: Vec<u32> =
-                (0..count).map(|lane| if lane < used { lane as u32 } else { workers[lane].index(used) as u32 }).collect();
+            let mut worker_of: Vec<u32> = (0..count)
+                .map(|lane| if lane < used { lane as u32 } else { workers[lane].index(used) as u32 })
+                .collect();
             worker_of.rotate_left(used / 2);
             let exact = used == count;
             let lanes = lanes.into_iter().enumerate().map(|(lane, calls)| {
@@ -611,6 +643,120 @@ proptest! {
             for wait in waits {
                 prop_assert_eq!(wait.lane as usize, replayed.calls[call].lane);
             }
+        }
+    }
+}
+
+/// An archive of one call per line, each in a lane of its own worker.
+fn exact(calls: &[(usize, u64, u64, Act)]) -> Case {
+    let lanes = calls.iter().map(|&(lane, ..)| lane).max().map_or(0, |last| last + 1);
+    let mut case = Case { lanes: vec![Vec::new(); lanes], worker_of: (0..lanes as u32).collect() };
+    for &(lane, begin, end, act) in calls {
+        case.lanes[lane].push(Planned { lane, begin, end, act, hand_off: false });
+    }
+    case
+}
+
+#[track_caller]
+fn assert_deps(calls: &[(usize, u64, u64, Act)], earlier: usize, later: usize) {
+    let replayed = plan(&exact(calls), OrderMode::Deps);
+    let closure = Closure::of(&replayed, None);
+    assert!(closure.returned_before(earlier, later), "{earlier} before {later}: {:?}", replayed.waits);
+    check_deps(&replayed, &closure).unwrap();
+}
+
+const WRITE: Act = Act::Work { stream: 3, memory: 0, writes: true };
+const READ_ELSEWHERE: Act = Act::Work { stream: 4, memory: 0, writes: false };
+
+#[test]
+fn work_stays_visible_by_its_synchronisation_when_another_thread_uses_the_same_allocation_meanwhile() {
+    // A suballocator: thread 2 works in another part of the allocation, and has not synchronised.
+    let other = Act::Work { stream: 2, memory: 0, writes: true };
+    let calls =
+        [(0, 1, 2, WRITE), (2, 3, 4, other), (0, 5, 9, Act::SyncStream { stream: 3 }), (1, 10, 11, READ_ELSEWHERE)];
+    assert_deps(&calls, 2, 3);
+}
+
+#[test]
+fn waiting_for_a_stream_makes_visible_what_it_waited_for_on_the_device() {
+    let calls = [
+        (0, 1, 2, WRITE),
+        (0, 3, 4, Act::Record { stream: 3, event: 0 }),
+        (0, 5, 6, Act::WaitEvent { stream: 2, event: 0 }),
+        (0, 7, 9, Act::SyncStream { stream: 2 }),
+        (1, 10, 11, READ_ELSEWHERE),
+    ];
+    assert_deps(&calls, 3, 4);
+}
+
+#[test]
+fn waiting_for_a_device_makes_visible_what_its_streams_waited_for_on_another() {
+    let far = Act::Work { stream: 4, memory: 0, writes: true };
+    let calls = [
+        (0, 1, 2, far),
+        (0, 3, 4, Act::Record { stream: 4, event: 0 }),
+        (0, 5, 6, Act::WaitEvent { stream: 3, event: 0 }),
+        (0, 7, 9, Act::SyncDevice { device: 0 }),
+        (1, 10, 11, Act::Work { stream: 1, memory: 0, writes: false }),
+    ];
+    assert_deps(&calls, 3, 4);
+}
+
+#[test]
+fn waiting_for_a_blocking_stream_makes_visible_what_the_legacy_stream_waited_for() {
+    let calls = [
+        (0, 1, 2, WRITE),
+        (0, 3, 4, Act::Record { stream: 3, event: 0 }),
+        (0, 5, 6, Act::WaitEvent { stream: 0, event: 0 }),
+        (0, 7, 8, Act::Work { stream: 1, memory: 1, writes: true }),
+        (0, 9, 10, Act::SyncStream { stream: 1 }),
+        (1, 11, 12, READ_ELSEWHERE),
+    ];
+    assert_deps(&calls, 4, 5);
+}
+
+#[test]
+fn a_graph_comes_after_all_that_was_made_visible_before_it() {
+    let calls = [
+        (0, 1, 2, WRITE),
+        (0, 3, 4, Act::SyncStream { stream: 3 }),
+        (0, 5, 6, WRITE),
+        (1, 7, 8, Act::Graph { stream: 2 }),
+    ];
+    assert_deps(&calls, 1, 3);
+}
+
+/// Facts of calls that make, use and end the object 7, in three threads.
+fn lifetime(mode: OrderMode, middle: CallFacts) -> Vec<Vec<Wait>> {
+    let stream = StreamKey { object: 7, device: 0, rule: StreamRule::NonBlocking };
+    let create = CallFacts { creates: vec![7], ..CallFacts::default() };
+    let sync = CallFacts { uses: vec![(7, Use::Reads)], sync: Sync::Stream(stream), ..CallFacts::default() };
+    let destroy = CallFacts { uses: vec![(7, Use::Ends)], ..CallFacts::default() };
+    let mut order = Order::new(mode, (0..4).collect());
+    let mut all = Vec::new();
+    for (lane, mut facts) in [create, sync, middle, destroy].into_iter().enumerate() {
+        let (lane, begin) = (lane as u32, 10 * lane as u64 + 1);
+        let mut waits = Vec::new();
+        order.begin(lane, begin, &mut facts, None, &mut waits);
+        let point = order.issued(lane, 1, false);
+        order.end(Node { point, begin, end: begin + 5, in_order_on: 0, overlaps: false }, facts);
+        all.push(waits);
+    }
+    all
+}
+
+#[test]
+fn a_stream_is_destroyed_after_the_threads_that_waited_for_it_though_work_was_enqueued_since() {
+    let stream = StreamKey { object: 7, device: 0, rule: StreamRule::NonBlocking };
+    let enqueue = || CallFacts { uses: vec![(7, Use::Reads)], enqueues_on: Some(stream), ..CallFacts::default() };
+    for mode in [OrderMode::Deps, OrderMode::Program] {
+        let waits = lifetime(mode, enqueue());
+        let lanes: Vec<Vec<u32>> = waits.iter().map(|waits| waits.iter().map(|wait| wait.lane).collect()).collect();
+        assert_eq!(lanes[1], [0], "{mode:?}");
+        match mode {
+            // The enqueue came after the synchronisation, and stands for it.
+            OrderMode::Deps => assert_eq!((&lanes[2][..], &lanes[3][..]), (&[1][..], &[2][..])),
+            _ => assert_eq!((&lanes[2][..], &lanes[3][..]), (&[0][..], &[2, 1][..])),
         }
     }
 }
