@@ -62,12 +62,13 @@ enum Act {
     Fence,
 }
 
-/// The streams of the tests: two of each kind on one device, one on another.
-const STREAMS: [(i32, StreamRule); 5] = [
+/// The streams of the tests: some of each kind on one device, two on another.
+const STREAMS: [(i32, StreamRule); 6] = [
     (0, StreamRule::Legacy),
     (0, StreamRule::Blocking),
     (0, StreamRule::Blocking),
     (0, StreamRule::NonBlocking),
+    (1, StreamRule::NonBlocking),
     (1, StreamRule::NonBlocking),
 ];
 const EVENTS: usize = 2;
@@ -272,8 +273,8 @@ impl Closure {
         }
         // Moments are numbered so that whatever comes before has a smaller number, or is a return awaited by a later issue.
         let mut after = vec![vec![false; 2 * count]; 2 * count];
-        for moment in 0..2 * count {
-            for &earlier in &before[moment] {
+        for (moment, direct) in before.iter().enumerate() {
+            for &earlier in direct {
                 let (low, high) = after.split_at_mut(moment);
                 high[0][earlier] = true;
                 for (mine, theirs) in high[0].iter_mut().zip(&low[earlier]) {
@@ -697,7 +698,7 @@ fn waiting_for_a_device_makes_visible_what_its_streams_waited_for_on_another() {
         (0, 3, 4, Act::Record { stream: 4, event: 0 }),
         (0, 5, 6, Act::WaitEvent { stream: 3, event: 0 }),
         (0, 7, 9, Act::SyncDevice { device: 0 }),
-        (1, 10, 11, Act::Work { stream: 1, memory: 0, writes: false }),
+        (1, 10, 11, Act::Work { stream: 5, memory: 0, writes: false }),
     ];
     assert_deps(&calls, 3, 4);
 }
