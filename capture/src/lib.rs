@@ -6,7 +6,7 @@
 //! | whether and where to record | [`config`], [`notice`] |
 //! | one process's recording, from first call to exit | [`process`], [`manifest`], [`description`] |
 //! | one call | [`recorder`], [`plan`], [`sections`], [`hooks`], [`clock`] |
-//! | kernels and their arguments | [`kernels`], [`handle_table`] |
+//! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
 //! | one thread's stream file | [`writer`], [`files`], [`threads`] |
 
@@ -21,6 +21,7 @@ mod files;
 mod handle_table;
 mod hooks;
 mod kernels;
+mod launch;
 mod manifest;
 mod notice;
 mod plan;

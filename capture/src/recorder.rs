@@ -17,7 +17,6 @@ use hrr_format::record::{
     HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
-use crate::clock;
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited};
 use crate::errno::KeepErrno;
@@ -26,6 +25,7 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
 use crate::writer::ThreadStream;
+use crate::{clock, launch};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -317,7 +317,7 @@ unsafe fn write_launch(
         return std::ptr::null_mut();
     };
     // SAFETY: by the contract of `enter` the words are those of a launch.
-    let (aux, draft) = unsafe { sections::launch(process::current(), shape, words) };
+    let (aux, draft) = unsafe { launch::launch(process::current(), shape, words) };
     let start = HEADER_BYTES + words.len() * 8;
     let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
     let (draft, need, flags) =

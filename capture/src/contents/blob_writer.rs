@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hrr_format::blob_store::{
@@ -12,11 +12,11 @@ use hrr_format::blob_store::{
 };
 
 use super::memory::Trust;
-use super::pool::{Buffer, CHUNK_BYTES, Pool};
+use super::pool::{Buffer, CHUNK_BYTES, LONGEST_BYTES, Pool};
 use super::region::Region;
 use crate::files::{self, GuardedFile};
 use crate::writer::segment::check_size_limit;
-use crate::{process, threads};
+use crate::{notice, process, threads};
 
 type Hash = [u8; 32];
 
@@ -325,6 +325,7 @@ pub(crate) struct BlobWriter {
     pub(crate) code_objects: &'static Store,
     shared: &'static Shared,
     has_threads: bool,
+    said_slow: AtomicBool,
 }
 
 impl BlobWriter {
@@ -344,6 +345,7 @@ impl BlobWriter {
             code_objects: Box::leak(Box::new(Store::new(code_objects))),
             shared,
             has_threads: started > 0,
+            said_slow: AtomicBool::new(false),
         }
     }
 
@@ -356,7 +358,11 @@ impl BlobWriter {
             return false;
         };
         // SAFETY: by the caller's contract.
-        match unsafe { self.gather(region, trust) } {
+        let gathered = unsafe { self.gather(region, trust) };
+        if matches!(gathered, Ok(None)) && len_bytes <= LONGEST_BYTES as u64 {
+            self.say_slow();
+        }
+        match gathered {
             Ok(Some(buffer)) => self.submit(store, number, buffer),
             Err(Unreadable) => return false,
             // SAFETY: by the caller's contract.
@@ -366,6 +372,16 @@ impl BlobWriter {
             },
         }
         true
+    }
+
+    /// Says, once, that the program now waits for the disk.
+    fn say_slow(&self) {
+        // Relaxed: only keeps the line from being repeated.
+        if !self.said_slow.swap(true, Ordering::Relaxed) {
+            notice::line(format_args!(
+                "Contents come faster than they can be stored: calls that carry contents now take as long as storing them"
+            ));
+        }
     }
 
     /// Copies the contents of a region into a buffer; `Ok(None)` where the budget has no room for it now.

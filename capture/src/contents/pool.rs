@@ -12,7 +12,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// Memory that buffers may take at one time, in bytes.
 pub(crate) const BUDGET_BYTES: usize = 192 << 20;
 /// Longest contents in bytes that are buffered; longer ones would take the budget from everybody else.
-const LONGEST_BYTES: usize = BUDGET_BYTES / 3;
+pub(crate) const LONGEST_BYTES: usize = BUDGET_BYTES / 3;
 /// Contents up to this length have an allocation of just their own size.
 const SMALL_BYTES: usize = 128 << 10;
 
