@@ -38,7 +38,7 @@ impl Chaos {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        if self.state % 8 == 0 {
+        if self.state.is_multiple_of(8) {
             std::thread::sleep(Duration::from_micros((self.state >> 8) % 200));
         }
     }

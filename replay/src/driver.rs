@@ -193,7 +193,7 @@ pub fn replay(
     for worker in 0..workers {
         let (sender, receiver) = crossbeam::channel::unbounded();
         inboxes.push(sender);
-        sequences.push(Box::new(Sequence::new(worker as u32, receiver)));
+        sequences.push(Sequence::new(worker as u32, receiver));
     }
     // Placement wants a device before anything is planned; a thread starts on device 0.
     let info = runtime.device_info(0);
@@ -265,10 +265,7 @@ pub fn replay(
         };
         Ok::<_, ReplayError>((run, planned, verdict, setup))
     });
-    let (run, planned, verdict, setup) = match result {
-        Ok(result) => result,
-        Err(error) => return Err(error),
-    };
+    let (run, planned, verdict, setup) = result?;
     let staged_bytes = planner.host.peak_bytes();
     if run.abandoned {
         // Threads may still be in the runtime with addresses of this memory: it must stay.
@@ -363,7 +360,7 @@ struct Run {
 fn execute(
     shared: &Arc<Shared>,
     ended: &crossbeam::channel::Receiver<u32>,
-    sequences: Vec<Box<Sequence>>,
+    sequences: Vec<Sequence>,
     limit: Option<Duration>,
     mut plan: impl FnMut() -> Result<Planned, ReplayError>,
 ) -> (Run, Result<Planned, ReplayError>) {
@@ -383,7 +380,7 @@ fn execute(
     let workers = sequences.len();
     let begun = Instant::now();
     for sequence in sequences {
-        shared.dispatch(sequence);
+        shared.dispatch(Box::new(sequence));
     }
     let stop = |stuck: Option<Vec<Stuck>>| {
         shared.progress.stop();

@@ -84,7 +84,10 @@ pub fn summary(outcome: &Outcome) -> String {
     counted(outcome.failed_calls, &format!("Events failed : {}", outcome.failed_calls));
     counted(
         outcome.failures_not_reissued,
-        &format!("Not reissued  : {} recorded failures that might not fail the same way now", outcome.failures_not_reissued),
+        &format!(
+            "Not reissued  : {} recorded failures that might not fail the same way now",
+            outcome.failures_not_reissued
+        ),
     );
     counted(
         outcome.in_flight,

@@ -1,10 +1,11 @@
 //! From a recorded call to an instruction: every argument by the role its parameter has.
 
-use hrr_format::catalogue::{Access, Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs, StructField};
+use hrr_format::catalogue::{Access, Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs, StructField, StructLayout};
 use hrr_format::record::{Presence, Record, Section, SectionTag};
 
 use super::Planner;
 use super::address::{Allocation, Space};
+use super::bounds::{MAX_ALLOCATION_BYTES, NOWHERE, Reach, memory_size, struct_reach};
 use super::dependency::{CallFacts, Use};
 use super::draft::Draft;
 use super::error::Refusal;
@@ -124,11 +125,9 @@ impl<'a> Planner<'a> {
                         self.lower_new_handle(call, draft, lowering, cell, kind, recorded, fresh);
                     }
                 }
-                Role::UseArray(kind, _) => {
-                    if value != 0
-                        && let Some(bytes) = in_bytes(call, number, param.name)?
-                    {
-                        let array = chunk.memory.copy(bytes);
+                Role::UseArray(kind, size) => {
+                    if value != 0 {
+                        let (array, bytes) = self.inline_copy(call, chunk, number, size, 8)?;
                         draft.set(param.word, array as u64);
                         for position in 0..bytes.len() / 8 {
                             // SAFETY: `position` is below the number of words copied.
@@ -148,8 +147,7 @@ impl<'a> Planner<'a> {
                 Role::GetArray(kind, size) => {
                     if value != 0 {
                         let bytes = out_bytes(&call.record, number).unwrap_or_default();
-                        let room = self.size_of(call, size).unwrap_or(0).saturating_mul(8);
-                        let room = usize::try_from(room).unwrap_or(0).max(bytes.len());
+                        let room = self.room(call, number, size, 8)?.max(bytes.len());
                         let array = chunk.memory.allocate((room / 8 + 1).max(MIN_BUFFER_BYTES / 8));
                         draft.set(param.word, array as u64);
                         for position in 0..bytes.len() / 8 {
@@ -165,9 +163,10 @@ impl<'a> Planner<'a> {
                         draft.set(param.word, chunk.memory.allocate(MIN_BUFFER_BYTES / 8) as u64);
                     }
                 }
-                Role::Device(access, _) => {
+                Role::Device(access, size) => {
                     if value != 0 {
-                        match self.live_address(call, lowering, value, access, param.name)? {
+                        let reach = self.reach(call, size);
+                        match self.live_address(call, lowering, value, access, reach, param.name)? {
                             Some((slot, offset)) => draft.patch(param.word, slot, offset),
                             None => draft.set(param.word, poison_address()),
                         }
@@ -176,11 +175,10 @@ impl<'a> Planner<'a> {
                 Role::Host(access, size) | Role::Any(access, size) => {
                     self.lower_memory(call, draft, lowering, number, value, access, size)?;
                 }
-                Role::AnyArray(access, ..) => {
-                    if value != 0
-                        && let Some(bytes) = in_bytes(call, number, param.name)?
-                    {
-                        let array = chunk.memory.copy(bytes);
+                Role::AnyArray(access, size, sizes) => {
+                    if value != 0 {
+                        let (array, bytes) = self.inline_copy(call, chunk, number, size, 8)?;
+                        let sizes = sizes.map(|sizes| in_bytes(call, sizes, param.name)).transpose()?.flatten();
                         draft.set(param.word, array as u64);
                         for position in 0..bytes.len() / 8 {
                             let address = word_at(bytes, position * 8);
@@ -189,7 +187,8 @@ impl<'a> Planner<'a> {
                             }
                             // SAFETY: `position` is below the number of words copied.
                             let target = unsafe { array.add(position) };
-                            match self.live_address(call, lowering, address, access, param.name)? {
+                            let reach = sizes.map(|sizes| word_at(sizes, position * 8));
+                            match self.live_address(call, lowering, address, access, reach, param.name)? {
                                 Some((slot, offset)) => draft.patch_at(target, slot, offset),
                                 // SAFETY: as above.
                                 None => unsafe { target.write(poison_address()) },
@@ -217,10 +216,9 @@ impl<'a> Planner<'a> {
                         self.lower_free(call, draft, lowering, number, value)?;
                     }
                 }
-                Role::In(_) | Role::InOut(_) | Role::ArgBytes(_) => {
+                Role::In(size) | Role::InOut(size) | Role::ArgBytes(size) => {
                     if value != 0 {
-                        let bytes = in_bytes(call, number, param.name)?.unwrap_or_default();
-                        let place = padded_copy(chunk, bytes);
+                        let (place, bytes) = self.inline_copy(call, chunk, number, size, 1)?;
                         draft.set(param.word, place as u64);
                         if matches!(param.role, Role::ArgBytes(_)) {
                             self.patch_embedded(draft, lowering, place.cast(), bytes);
@@ -230,22 +228,20 @@ impl<'a> Planner<'a> {
                 Role::Out(size) => {
                     if value != 0 {
                         let recorded = call.record.section(SectionTag::Out, number).map_or(0, |s| s.payload.len());
-                        let room = self.size_of(call, size).and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-                        let room = room.max(recorded).clamp(MIN_BUFFER_BYTES, 64 << 20);
+                        let room = self.room(call, number, size, 1)?.max(recorded).max(MIN_BUFFER_BYTES);
                         draft.set(param.word, chunk.memory.allocate(room.div_ceil(8)) as u64);
                     }
                 }
-                Role::Struct(layout, _) => {
+                Role::Struct(layout, size) => {
                     if value != 0 {
-                        let bytes = in_bytes(call, number, param.name)?.unwrap_or_default();
-                        self.lower_structs(call, chunk, draft, lowering, number, usize::from(layout), bytes)?;
+                        self.lower_structs(call, chunk, draft, lowering, number, usize::from(layout), size)?;
                     }
                 }
                 Role::OutStruct(layout, size) => {
                     if value != 0 {
-                        let count = self.size_of(call, size).unwrap_or(1);
-                        let bytes = count.saturating_mul(u64::from(STRUCTS[usize::from(layout)].size_bytes));
-                        let room = usize::try_from(bytes).unwrap_or(0).clamp(MIN_BUFFER_BYTES, 64 << 20);
+                        let struct_bytes = STRUCTS[usize::from(layout)].size_bytes as usize;
+                        let room = self.room(call, number, size, struct_bytes as u64)?;
+                        let room = room.max(struct_bytes).max(MIN_BUFFER_BYTES);
                         draft.set(param.word, chunk.memory.allocate(room.div_ceil(8)) as u64);
                     }
                 }
@@ -395,16 +391,19 @@ impl<'a> Planner<'a> {
     }
 
     /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a range is made of")]
     fn live_address(
         &mut self,
         call: &Call<'_>,
         lowering: &mut Lowering,
         address: u64,
         access: Access,
+        reach: Option<u64>,
         param: &'static str,
     ) -> Result<Option<(crate::slots::Slot, u64)>, Refusal> {
         match self.objects.memory.find(address) {
             Some(place) => {
+                self.check_range(call, &place, reach, param)?;
                 lowering.note_memory(&place.allocation, access);
                 Ok(Some((place.allocation.slot, place.offset_bytes)))
             }
@@ -429,9 +428,7 @@ impl<'a> Planner<'a> {
         if value == 0 {
             return Ok(());
         }
-        let recorded = |tag| {
-            call.record.section(tag, number).filter(|section| section.presence != Presence::Absent)
-        };
+        let recorded = |tag| call.record.section(tag, number).filter(|section| section.presence != Presence::Absent);
         if let Some(section) = recorded(SectionTag::BlobIn) {
             let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
             let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
@@ -450,6 +447,7 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if let Some(place) = self.objects.memory.find(value) {
+            self.check_range(call, &place, self.reach(call, size), param.name)?;
             lowering.note_memory(&place.allocation, access);
             draft.patch(param.word, place.allocation.slot, place.offset_bytes);
             return Ok(());
@@ -536,8 +534,7 @@ impl<'a> Planner<'a> {
             return;
         }
         let inputs = RecordInputs { api: call.api, record: &call.record, fields: bytes };
-        let size_bytes = size.value(&inputs).unwrap_or(0);
-        self.define_memory(draft, lowering, cell, base, size_bytes, space);
+        self.define_memory(draft, lowering, cell, base, size.value(&inputs), space);
     }
 
     fn define_memory(
@@ -546,14 +543,17 @@ impl<'a> Planner<'a> {
         lowering: &mut Lowering,
         cell: *const u64,
         base: u64,
-        size_bytes: u64,
+        size_bytes: Option<u64>,
         space: Space,
     ) {
-        let slot = self.objects.slots.allocate(0);
+        let slot = self.objects.slots.allocate(NOWHERE);
         let object = self.objects.new_object();
         draft.output(cell, slot);
         lowering.facts.creates.push(object);
-        lowering.definitions.push(Definition::Memory(Allocation { base, size_bytes, slot, object, space }));
+        let bounded = size_bytes.is_some();
+        // One that nothing could have made has room for nothing.
+        let size_bytes = size_bytes.filter(|&size| size <= MAX_ALLOCATION_BYTES).unwrap_or(0);
+        lowering.definitions.push(Definition::Memory(Allocation { base, size_bytes, slot, object, space, bounded }));
     }
 
     /// The call tells a device address of memory that exists: a device variable, or the alias of pinned memory.
@@ -583,7 +583,7 @@ impl<'a> Planner<'a> {
             .filter(|param| matches!(param.role, Role::Host(..) | Role::Any(..)))
             .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
             .map(|place| place.allocation.size_bytes - place.offset_bytes);
-        let size_bytes = self.size_of(call, size).or(of_host).unwrap_or(8);
+        let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
         self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device);
     }
 
@@ -613,7 +613,7 @@ impl<'a> Planner<'a> {
         let slot = self.objects.slots.allocate(address);
         let object = self.objects.new_object();
         lowering.facts.creates.push(object);
-        let allocation = Allocation { base: value, size_bytes, slot, object, space: Space::Pinned };
+        let allocation = Allocation { base: value, size_bytes, slot, object, space: Space::Pinned, bounded: true };
         lowering.definitions.push(Definition::Memory(allocation));
         Ok(())
     }
@@ -628,13 +628,13 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Refusal> {
         let param = &call.api.params[usize::from(number)];
         match self.objects.memory.exact(value).copied() {
+            // It failed to free memory that is used further on: now it might not.
+            Some(_) if !call.succeeded() => Err(Refusal::NotReissued),
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
-                if call.succeeded() {
-                    lowering.facts.uses.push((allocation.object, Use::Ends));
-                    lowering.facts.memory.push((allocation.object, true));
-                    self.objects.retire_memory(value);
-                }
+                lowering.facts.uses.push((allocation.object, Use::Ends));
+                lowering.facts.memory.push((allocation.object, true));
+                self.objects.retire_memory(value);
                 Ok(())
             }
             None if call.succeeded() => Err(Refusal::Address { address: value, param: param.name }),
@@ -654,21 +654,22 @@ impl<'a> Planner<'a> {
         lowering: &mut Lowering,
         number: u8,
         layout: usize,
-        bytes: &[u8],
+        size: Size,
     ) -> Result<(), Refusal> {
         let param = &call.api.params[usize::from(number)];
         let layout = &STRUCTS[layout];
         let stride = layout.size_bytes as usize;
-        let place = padded_copy(chunk, bytes).cast::<u8>();
+        let (place, bytes) = self.inline_copy(call, chunk, number, size, stride as u64)?;
+        let place = place.cast::<u8>();
         draft.set(param.word, place as u64);
-        if bytes.len() % stride != 0 {
+        if !bytes.len().is_multiple_of(stride) {
             return Err(Refusal::Section { param: param.name, found_bytes: bytes.len(), expected_bytes: stride });
         }
         for (position, element) in bytes.chunks_exact(stride).enumerate() {
             // SAFETY: `position * stride` is below the length copied.
             let base = unsafe { place.add(position * stride) };
             for field in layout.fields.iter().filter(|field| field.when.is_none_or(|when| when.holds(element))) {
-                self.lower_field(call, chunk, draft, lowering, number, field, element, base)?;
+                self.lower_field(call, chunk, draft, lowering, number, (layout, field), element, base)?;
             }
         }
         Ok(())
@@ -682,7 +683,7 @@ impl<'a> Planner<'a> {
         draft: &mut Draft,
         lowering: &mut Lowering,
         number: u8,
-        field: &'static StructField,
+        (layout, field): (&'static StructLayout, &'static StructField),
         element: &[u8],
         base: *mut u8,
     ) -> Result<(), Refusal> {
@@ -715,10 +716,11 @@ impl<'a> Planner<'a> {
                 {
                     return Err(Refusal::Shape("host memory named in a struct"));
                 }
-                match self.live_address(call, lowering, value, access, field.name) {
+                let reach = self.field_reach(call, (layout, field), element, value)?;
+                match self.live_address(call, lowering, value, access, reach, field.name) {
                     Ok(Some((slot, offset))) => draft.patch_at(target, slot, offset),
                     Ok(None) => write(poison_address()),
-                    Err(_) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
+                    Err(Refusal::Address { .. }) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
                         let len_bytes = super::special::struct_copy_bytes(call.api, element);
                         let len_bytes = len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
                         write(self.shadow(value, len_bytes)? as u64);
@@ -750,12 +752,48 @@ impl<'a> Planner<'a> {
                         Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
                         _ => None,
                     };
-                    self.define_memory(draft, lowering, target, after, size.unwrap_or(0), Space::Device);
+                    self.define_memory(draft, lowering, target, after, size, Space::Device);
                 }
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
         }
         Ok(())
+    }
+
+    /// How far the call reaches from the address in a struct's field.
+    fn field_reach(
+        &self,
+        call: &Call<'_>,
+        (layout, field): (&StructLayout, &StructField),
+        element: &[u8],
+        address: u64,
+    ) -> Result<Option<u64>, Refusal> {
+        match struct_reach(layout, field, element) {
+            Reach::Bytes(bytes) => Ok(Some(bytes)),
+            Reach::Elements(bytes) => {
+                // Up to four channels of 32 bits.
+                let most = bytes.saturating_mul(16);
+                let is_host = self.objects.memory.find(address).is_some_and(|place| {
+                    let room = place.allocation.size_bytes - place.offset_bytes;
+                    place.allocation.space != Space::Device && most > room
+                });
+                if is_host && call.succeeded() {
+                    return Err(Refusal::Shape("between an array and pinned memory that may be too short for it"));
+                }
+                Ok(Some(bytes))
+            }
+            Reach::Unknown => Ok(memory_size(&field.role).value(&RecordInputs {
+                api: call.api,
+                record: &call.record,
+                fields: element,
+            })),
+        }
+    }
+
+    /// Size of the device variable whose address a call asks for by its host symbol.
+    fn variable_bytes(&self, call: &Call<'_>) -> Option<u64> {
+        let symbol = call.api.params.iter().find(|param| param.role == Role::VarSymbol)?;
+        self.objects.symbols.get(&call.record.word(usize::from(symbol.word)))?.size_bytes
     }
 
     /// Host memory that stands for the program's at this address for as long as graphs may use it.
@@ -801,7 +839,7 @@ pub(crate) fn out_bytes<'r>(record: &Record<'r>, number: u8) -> Option<&'r [u8]>
 }
 
 /// The bytes of an in section; `None` where there was nothing to record.
-fn in_bytes<'r>(call: &Call<'r>, number: u8, param: &'static str) -> Result<Option<&'r [u8]>, Refusal> {
+pub(crate) fn in_bytes<'r>(call: &Call<'r>, number: u8, param: &'static str) -> Result<Option<&'r [u8]>, Refusal> {
     match call.record.section(SectionTag::In, number) {
         Some(section) if section.presence == Presence::Withheld => {
             let _ = param;

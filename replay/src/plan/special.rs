@@ -5,9 +5,9 @@ use hrr_format::catalogue::{Api, HandleKind};
 use hrr_format::record::{Presence, SectionTag};
 
 use super::Planner;
+use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
-use super::dependency::Use;
 use super::lower::{Call, Lowering, word_at};
 use super::objects::{Handle, Symbol};
 use crate::instruction::{Chunk, Wait, flag};
@@ -99,6 +99,10 @@ pub(crate) fn struct_copy_bytes(api: &Api, element: &[u8]) -> Option<u64> {
     if !api.params.iter().any(|param| param.ctype.contains("hipMemcpy3DParms")) {
         return None;
     }
+    // Positions, and arrays, whose widths are not in bytes.
+    if [0, 8, 16, 24, 64, 72, 80, 88].iter().any(|&at| word_at(element, at) != 0) {
+        return None;
+    }
     let [width, height, depth] = [0, 8, 16].map(|at| word_at(element, EXTENT + at));
     // Only a copy without gaps has a host side of exactly this size.
     (height <= 1 && depth <= 1).then_some(width)
@@ -149,7 +153,7 @@ impl<'a> Planner<'a> {
         match self.specials[usize::from(call.api.id)] {
             Special::RegisterFunction => {
                 let address = self.host.lasting_place(1)? as u64;
-                self.define_symbol(call, lowering, value, address);
+                self.define_symbol(call, lowering, value, address, None);
                 Ok(address)
             }
             Special::RegisterVar => {
@@ -157,7 +161,7 @@ impl<'a> Planner<'a> {
                 let size_param = call.api.params.iter().position(|param| param.name == "size");
                 let size = size_param.map_or(8, |param| call.record.word(usize::from(call.api.params[param].word)));
                 let address = self.host.lasting_place(size.max(8))? as u64;
-                self.define_symbol(call, lowering, value, address);
+                self.define_symbol(call, lowering, value, address, size_param.map(|_| size));
                 Ok(address)
             }
             _ => match self.objects.symbols.get(&value) {
@@ -173,11 +177,18 @@ impl<'a> Planner<'a> {
     }
 
     /// A host symbol stands for something in the fat binary it is registered for.
-    fn define_symbol(&mut self, call: &Call<'_>, lowering: &mut Lowering, value: u64, address: u64) {
+    fn define_symbol(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        value: u64,
+        address: u64,
+        size_bytes: Option<u64>,
+    ) {
         let object = self.objects.new_object();
         let parent = self.objects.handle(HandleKind::FatBinary, call.record.word(0)).map_or(0, |handle| handle.object);
         lowering.facts.creates.push(object);
-        self.objects.symbols.insert(value, Symbol { address, object, parent });
+        self.objects.symbols.insert(value, Symbol { address, size_bytes, object, parent });
     }
 
     /// The address of a code object's recorded image, wrapped as `__hipRegisterFatBinary` takes it where that is the call.
@@ -255,6 +266,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Emits a copy between a graph's host memory at a recorded address and a place of replay's own.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "where the copy stands, and one argument each for what it is made of"
+    )]
     pub(crate) fn emit_host_copy(
         &mut self,
         call: &Call<'_>,
