@@ -195,14 +195,6 @@ impl DataMemory {
         address
     }
 
-    /// Zero-padded room for a copy of `bytes`.
-    pub(crate) fn copy(&mut self, bytes: &[u8]) -> *mut u64 {
-        let address = self.allocate(bytes.len().div_ceil(8).max(1));
-        // SAFETY: the allocation is at least as long as `bytes` and fresh, so the ranges cannot overlap.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast::<u8>(), bytes.len()) };
-        address
-    }
-
     fn size_bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.len() * 8).sum()
     }

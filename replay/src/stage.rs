@@ -67,7 +67,9 @@ impl Shape {
     /// `base` is readable for [`Self::span_bytes`], and nothing writes there meanwhile.
     pub(crate) unsafe fn gather<'a>(&self, base: *const u8, buffer: &'a mut Vec<u8>) -> &'a [u8] {
         buffer.clear();
-        for row in 0..self.rows as usize {
+        // Rows of nothing may be very many.
+        let rows = if self.row_bytes == 0 { 0 } else { self.rows as usize };
+        for row in 0..rows {
             // SAFETY: row `row` ends within the span, which the caller vouches for.
             let row = unsafe {
                 std::slice::from_raw_parts(base.add(row * self.pitch_bytes as usize), self.row_bytes as usize)

@@ -30,6 +30,8 @@ pub(crate) struct Allocation {
     pub(crate) object: u32,
     /// What kind of memory it is.
     pub(crate) space: Space,
+    /// Whether the size is that of the memory; otherwise nothing told it.
+    pub(crate) bounded: bool,
 }
 
 /// A recorded address as allocation and offset.
@@ -108,7 +110,7 @@ mod tests {
     use crate::slots::SlotTable;
 
     fn allocation(base: u64, size_bytes: u64, table: &mut SlotTable) -> Allocation {
-        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device }
+        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device, bounded: true }
     }
 
     #[test]

@@ -96,6 +96,28 @@ pub enum Refusal {
         /// Bytes expected.
         expected_bytes: usize,
     },
+    /// A range that does not lie in its allocation.
+    #[error(
+        "touches {len_bytes} bytes at offset {offset_bytes} of an allocation of {size_bytes} bytes (parameter {param}); the archive is damaged"
+    )]
+    Range {
+        /// The parameter's or field's name.
+        param: &'static str,
+        /// Bytes touched.
+        len_bytes: u64,
+        /// Offset of the first in the allocation.
+        offset_bytes: u64,
+        /// Size of the allocation.
+        size_bytes: u64,
+    },
+    /// An argument passed by pointer that is longer than any.
+    #[error("takes {len_bytes} bytes for parameter {param}, more than any call does; the archive is damaged")]
+    TooLong {
+        /// The parameter's name.
+        param: &'static str,
+        /// Its length.
+        len_bytes: u64,
+    },
     /// A shape of host memory replay does not lay out.
     #[error("copies host memory in a shape that replay does not support yet ({0})")]
     Shape(&'static str),

@@ -5,10 +5,12 @@
 //! * [`address`]: which allocation an address lies in
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
+//! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`draft`]: an instruction in the making
 //! * [`coverage`]: when staged host memory may be used again
 
 pub(crate) mod address;
+pub(crate) mod bounds;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;

@@ -45,6 +45,8 @@ pub(crate) enum Definition {
 pub(crate) struct Symbol {
     /// Address that replay registers with the runtime in its place.
     pub(crate) address: u64,
+    /// Size of the device variable it stands for, where it is one.
+    pub(crate) size_bytes: Option<u64>,
     /// Number of the object, for the order of its uses after its registration.
     pub(crate) object: u32,
     /// The fat binary it belongs to.

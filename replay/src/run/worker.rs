@@ -343,7 +343,9 @@ impl Runner {
         {
             return;
         }
-        for output in instruction.outputs.of(&chunk.outputs) {
+        // A call that failed made nothing: its slots stay what they were, which is no address and no handle.
+        let outputs = if outcome.code == instruction.expected { instruction.outputs.of(&chunk.outputs) } else { &[] };
+        for output in outputs {
             let value = if output.source.is_null() {
                 outcome.raw
             } else {
