@@ -5,9 +5,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hrr_format::archive::Archive;
+use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::catalogue::APIS;
 use hrr_format::hip_error;
+use rayon::prelude::*;
 
 use crate::chaos::Chaos;
 use crate::compare::{Tolerance, ToleranceError};
@@ -24,7 +25,7 @@ use crate::topology::{self, PinPolicy};
 use crate::validate::{Divergence, Validation, Verdict};
 
 /// How to replay.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReplayOptions {
     /// Workers; 0 = one per captured thread.
     pub threads: usize,
@@ -51,6 +52,9 @@ pub enum ReplayError {
     /// A call cannot be replayed.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A stream of the archive is damaged: the calls behind the damage are not known.
+    #[error(transparent)]
+    Damaged(ArchiveError),
     /// A tolerance variable has no number.
     #[error(transparent)]
     Tolerance(#[from] ToleranceError),
@@ -173,6 +177,7 @@ pub fn replay(
     }
 
     let planning = Instant::now();
+    check_streams(archive)?;
     let assignment = Assignment::new(archive, options.threads);
     let workers = assignment.workers;
     let multiplexed = assignment.multiplexed();
@@ -299,6 +304,15 @@ pub fn replay(
         staged_bytes,
         abandoned: run.abandoned,
         watchdog: run.stuck.map(|stuck| watchdog::describe(&stuck, thread_of)),
+    })
+}
+
+/// Looks for damage before any call is issued: what lies behind it would be left out in silence.
+fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
+    archive.streams().par_iter().try_for_each(|stream| {
+        stream
+            .check()
+            .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
     })
 }
 

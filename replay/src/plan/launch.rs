@@ -1,13 +1,13 @@
 //! Kernel arguments: from the bytes at their recorded offsets to what a launch takes.
 
-use hrr_format::catalogue::Role;
-use hrr_format::code_object::ArgKind;
+use hrr_format::catalogue::{HandleKind, Role};
+use hrr_format::code_object::{ArgKind, explicit_bytes};
 use hrr_format::record::{Presence, Section, SectionTag};
 
 use super::Planner;
 use super::draft::Draft;
 use super::error::Refusal;
-use super::lower::{Call, Lowering, padded_copy, word_at};
+use super::lower::{Call, Lowering, padded_copy_to, word_at};
 use crate::instruction::Chunk;
 
 /// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `_SIZE` and `_END`: the keys of an `extra` array.
@@ -63,7 +63,10 @@ impl<'a> Planner<'a> {
             None if !call.succeeded() => return Err(Refusal::NotReissued),
             None => return Err(Refusal::Signature { kernel: name() }),
         };
-        let base = padded_copy(chunk, bytes).cast::<u8>();
+        let claimed = args.unwrap_or_default();
+        let need = self.kernel_rooms.need(self.launched(call), claimed);
+        let room = bytes.len().max(explicit_bytes(claimed) as usize) + need.bytes;
+        let base = padded_copy_to(chunk, bytes, room).cast::<u8>();
         match args {
             Some(args) => {
                 for arg in args {
@@ -93,7 +96,11 @@ impl<'a> Planner<'a> {
             return Ok(place as u64);
         }
         let args = args.ok_or_else(|| Refusal::Signature { kernel: name() })?;
-        let array = chunk.memory.allocate(args.len().max(1));
+        let array = chunk.memory.allocate((args.len() + need.args).max(1));
+        for index in args.len()..args.len() + need.args {
+            // SAFETY: `index` is below the length allocated.
+            unsafe { array.add(index).write(base as u64) };
+        }
         for (index, arg) in args.iter().enumerate() {
             let end = (arg.offset as usize).checked_add(arg.size as usize);
             if end.is_none_or(|end| end > bytes.len()) && call.succeeded() {
@@ -103,11 +110,38 @@ impl<'a> Planner<'a> {
                     expected_bytes: end.unwrap_or(usize::MAX),
                 });
             }
-            // SAFETY: `index` is below the length allocated; the offset was checked to lie within the argument bytes, or the
-            // call failed at capture and its arguments are never read.
+            // SAFETY: `index` is below the length allocated. The argument lies in the room made for all of them.
             unsafe { array.add(index).write(base.wrapping_add(arg.offset as usize) as u64) };
         }
         Ok(array as u64)
+    }
+
+    /// The function or host symbol that a launch names.
+    fn launched(&self, call: &Call<'_>) -> Option<u32> {
+        call.api.params.iter().find_map(|param| {
+            let value = call.record.word(usize::from(param.word));
+            match param.role {
+                Role::Use(kind @ (HandleKind::Function | HandleKind::Kernel)) => {
+                    self.objects.handle(kind, value).map(|handle| handle.object)
+                }
+                Role::KernelSymbol => self.objects.symbols.get(&value).map(|symbol| symbol.object),
+                _ => None,
+            }
+        })
+    }
+
+    /// Notes of which kernel a function or host symbol that a call makes is: of the one it names, or of the one whose
+    /// function or symbol it was given.
+    pub(crate) fn name_function(&mut self, call: &Call<'_>, object: u32) {
+        let mut texts = call.record.sections().map_while(Result::ok).filter(|section| section.tag == SectionTag::Text);
+        let name = match texts.next() {
+            // Where a call has several names, only one that all of them are is the kernel's.
+            Some(first) => texts.all(|other| other.payload == first.payload).then(|| first.payload.to_owned()),
+            None => self.launched(call).and_then(|given| self.kernel_rooms.name_of(given)).map(<[u8]>::to_owned),
+        };
+        if let Some(name) = name {
+            self.kernel_rooms.name(object, &name);
+        }
     }
 
     /// A pointer argument. One that lies in nothing live is passed as null and counted: the kernel may never follow it.

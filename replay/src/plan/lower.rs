@@ -1,6 +1,8 @@
 //! From a recorded call to an instruction: every argument by the role its parameter has.
 
-use hrr_format::catalogue::{Access, Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs, StructField, StructLayout};
+use hrr_format::catalogue::{
+    Access, Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs, StructField, StructLayout,
+};
 use hrr_format::record::{Presence, Record, Section, SectionTag};
 
 use super::Planner;
@@ -373,6 +375,9 @@ impl<'a> Planner<'a> {
         let mut handle = self.objects.new_handle(stream);
         if matches!(kind, HandleKind::Function | HandleKind::Kernel | HandleKind::Node) {
             handle.parent = self.parent_of(call);
+        }
+        if matches!(kind, HandleKind::Function | HandleKind::Kernel) {
+            self.name_function(call, handle.object);
         }
         draft.output(cell, handle.slot);
         lowering.facts.creates.push(handle.object);
@@ -853,7 +858,12 @@ pub(crate) fn in_bytes<'r>(call: &Call<'r>, number: u8, param: &'static str) -> 
 
 /// A copy of `bytes`, padded so that a runtime that looks at more than the recorded one finds zeros.
 pub(crate) fn padded_copy(chunk: &mut Chunk, bytes: &[u8]) -> *mut u64 {
-    let place = chunk.memory.allocate(bytes.len().max(MIN_BUFFER_BYTES).div_ceil(8));
+    padded_copy_to(chunk, bytes, MIN_BUFFER_BYTES)
+}
+
+/// A copy of `bytes`, padded with zeros to at least `room_bytes`.
+pub(crate) fn padded_copy_to(chunk: &mut Chunk, bytes: &[u8], room_bytes: usize) -> *mut u64 {
+    let place = chunk.memory.allocate(bytes.len().max(room_bytes).max(MIN_BUFFER_BYTES).div_ceil(8));
     // SAFETY: the allocation is at least as long as `bytes`, fresh, and zeroed.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>(), bytes.len()) };
     place

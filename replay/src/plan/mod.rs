@@ -6,6 +6,7 @@
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
+//! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
 //! * [`coverage`]: when staged host memory may be used again
 
@@ -15,6 +16,7 @@ pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
+pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod lower;
@@ -41,6 +43,7 @@ use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
 use error::{PlanError, Refusal};
+use kernel_room::KernelRooms;
 use lower::{Call, Lowering, word_at};
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
@@ -169,6 +172,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) host: HostMemory,
     shadows: BTreeMap<u64, (u64, usize)>,
     images: FxHashMap<u64, usize>,
+    kernel_rooms: KernelRooms,
     order: Order,
     chunks: Vec<Chunk>,
     /// D2H results not yet observed, by blob number.
@@ -239,6 +243,7 @@ impl<'a> Planner<'a> {
             host: HostMemory::new(Arc::clone(settings.runtime)),
             shadows: BTreeMap::new(),
             images: FxHashMap::default(),
+            kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),
             chunks: (0..assignment.workers).map(|_| Chunk::default()).collect(),
             assignment,

@@ -2,6 +2,7 @@
 //! state where captured threads share OS threads.
 
 use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::code_object::image_len;
 use hrr_format::record::{Presence, SectionTag};
 
 use super::Planner;
@@ -188,6 +189,7 @@ impl<'a> Planner<'a> {
         let object = self.objects.new_object();
         let parent = self.objects.handle(HandleKind::FatBinary, call.record.word(0)).map_or(0, |handle| handle.object);
         lowering.facts.creates.push(object);
+        self.name_function(call, object);
         self.objects.symbols.insert(value, Symbol { address, size_bytes, object, parent });
     }
 
@@ -208,6 +210,13 @@ impl<'a> Planner<'a> {
         let place = match self.images.get(&reference.number) {
             Some(&place) => place,
             None => {
+                // Runtimes take an image without its length, and go by its headers.
+                let len_bytes = image_len(&image).unwrap_or(image.len());
+                if len_bytes > image.len() {
+                    let param = call.api.params[usize::from(number)].name;
+                    return Err(Refusal::Section { param, found_bytes: image.len(), expected_bytes: len_bytes });
+                }
+                self.kernel_rooms.learn(&image);
                 let room = self.host.lasting_place((image.len() + PAGE_BYTES) as u64)? as usize;
                 let place = room.next_multiple_of(PAGE_BYTES);
                 // SAFETY: the place is as long as the image behind its alignment, and fresh.
