@@ -13,10 +13,12 @@ use hrr_format::archive::Archive;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
 use crate::plan::order::OrderMode;
+use crate::run::watchdog;
 use crate::runtime::Runtime;
 use crate::summary;
 use crate::tools::{self, State};
 use crate::topology::PinPolicy;
+use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,9 +69,42 @@ struct Arguments {
     #[arg(long, help_heading = "Replay")]
     continue_on_error: bool,
 
-    /// Give up with exit code 124 when a call or wait takes longer; 0 = never
-    #[arg(long, value_name = "MS", default_value_t = 0, help_heading = "Triage")]
+    /// Print what hangs and exit with 124 when a call or wait takes longer; 0 = never. Records an event behind each enqueue,
+    /// to tell how far each stream has come
+    #[arg(long, value_name = "MS", default_value_t = 0, env = "HIP_HRR_REPLAY_SYNC_WATCHDOG_MS", help_heading = "Triage")]
     sync_watchdog_ms: u64,
+
+    /// When the watchdog fires: write the diagnosis to FILE, as JSON
+    #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
+    triage: Option<PathBuf>,
+
+    /// Wait for the device after each kernel and graph launch
+    #[arg(long, help_heading = "Triage")]
+    sync_after_launch: bool,
+
+    /// Wait for the device after every call
+    #[arg(long, help_heading = "Triage")]
+    sync_after_event: bool,
+
+    /// Leave out the program's hipDeviceSynchronize and hipStreamSynchronize; results are compared at the end
+    #[arg(long, conflicts_with_all = ["sync_after_launch", "sync_after_event"], help_heading = "Triage")]
+    skip_device_sync: bool,
+
+    /// Print each kernel and graph launch before it is made
+    #[arg(long, help_heading = "Triage")]
+    trace_kernels: bool,
+
+    /// Print each call that waits, before it is made and when it has returned
+    #[arg(long, help_heading = "Triage")]
+    trace_sync: bool,
+
+    /// Print a progress line after every N kernels; 0 = never
+    #[arg(long, value_name = "N", default_value_t = 0, env = "HIP_HRR_REPLAY_PROGRESS_KERNELS", help_heading = "Triage")]
+    progress_kernels: u64,
+
+    /// Print a progress line every S seconds; 0 = never
+    #[arg(long, value_name = "S", default_value_t = 0, env = "HIP_HRR_REPLAY_PROGRESS_SECONDS", help_heading = "Triage")]
+    progress_seconds: u64,
 
     /// Print what was recorded and exit; needs no HIP runtime
     #[arg(long, help_heading = "Inspection")]
@@ -165,12 +200,19 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for warning in archive.warnings() {
         eprintln!("[HRR] warning: {warning}");
     }
-    let runtime = Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?);
+    let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
+    let on_hang = hang_handler(arguments);
+    let runtime = {
+        let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));
+        Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?)
+    };
     let options = ReplayOptions {
         threads: arguments.threads,
         order: arguments.order.into(),
         pin: arguments.pin.clone(),
-        watchdog: (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms)),
+        watchdog: limit,
+        on_hang: on_hang.clone(),
+        triage: triage_options(arguments),
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
     };
@@ -181,9 +223,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }
-    if let Some(watchdog) = &outcome.watchdog {
-        eprint!("{watchdog}");
-    }
     print_all(&summary::summary(&outcome));
     let code = outcome.exit_code();
     if outcome.abandoned {
@@ -192,7 +231,43 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         // SAFETY: `_exit` ends the process at once, without running anything.
         unsafe { libc::_exit(code) };
     }
+    if let Some(limit) = limit {
+        // The runtime's own end, which comes when `main` has returned.
+        std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
+    }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Prints the diagnosis, and writes it where it was asked for.
+fn hang_handler(arguments: &Arguments) -> HangHandler {
+    let file = arguments.triage.clone();
+    HangHandler::new(move |diagnosis| {
+        let mut err = std::io::stderr().lock();
+        let _ = err.write_all(diagnosis.to_string().as_bytes());
+        let Some(file) = &file else { return };
+        let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
+        if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
+            let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
+        }
+    })
+}
+
+fn triage_options(arguments: &Arguments) -> TriageOptions {
+    // As upstream names them: any value but 0 turns one on.
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let tracing = |wanted: bool| if wanted { Tracing::On } else { Tracing::Off };
+    TriageOptions {
+        sync_after: match (arguments.sync_after_event, arguments.sync_after_launch) {
+            (true, _) => SyncAfter::Events,
+            (_, true) => SyncAfter::Launches,
+            _ => SyncAfter::Nothing,
+        },
+        device_syncs: if arguments.skip_device_sync { DeviceSyncs::Skipped } else { DeviceSyncs::Replayed },
+        trace_kernels: tracing(arguments.trace_kernels || set("HIP_HRR_REPLAY_TRACE_KERNELS")),
+        trace_sync: tracing(arguments.trace_sync || set("HIP_HRR_REPLAY_TRACE_SYNC")),
+        progress_kernels: arguments.progress_kernels,
+        progress_every: (arguments.progress_seconds > 0).then(|| Duration::from_secs(arguments.progress_seconds)),
+    }
 }
 
 /// A quarter of the machine's memory.

@@ -15,13 +15,17 @@ use crate::compare::{Tolerance, ToleranceError};
 use crate::instruction::{Chunk, Wait};
 use crate::mutation::Mutation;
 use crate::plan::error::PlanError;
+use crate::plan::escort::TriagePlan;
 use crate::plan::order::OrderMode;
 use crate::plan::{Assignment, Delivery, PlanSettings, Planned, Planner};
-use crate::run::watchdog::{self, Stuck};
+use crate::run::watchdog::Watch;
 use crate::run::worker::Settings;
 use crate::run::{Failure, FailureKind, Sequence, Shared, start};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::topology::{self, PinPolicy};
+use crate::triage::diagnosis::Phase;
+use crate::triage::trace::Live;
+use crate::triage::{HangHandler, TriageOptions, own_calls};
 use crate::validate::{Divergence, Validation, Verdict};
 
 /// How to replay.
@@ -33,8 +37,12 @@ pub struct ReplayOptions {
     pub order: OrderMode,
     /// Which cores workers run on.
     pub pin: PinPolicy,
-    /// How long any call or wait may take.
+    /// How long any call or wait may take; the process ends with exit code 124 when one takes longer.
     pub watchdog: Option<Duration>,
+    /// What is told then.
+    pub on_hang: HangHandler,
+    /// Aids for finding out where a replay goes wrong.
+    pub triage: TriageOptions,
     /// Whether to go on after a failed call.
     pub continue_on_error: bool,
     /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
@@ -112,16 +120,12 @@ pub struct Outcome {
     pub staged_bytes: (u64, u64),
     /// Whether threads are still in the runtime: the process must end without waiting for them.
     pub abandoned: bool,
-    /// Set when the watchdog fired: one line per stuck worker.
-    pub watchdog: Option<String>,
 }
 
 impl Outcome {
     /// The exit code that stands for it.
     pub fn exit_code(&self) -> i32 {
-        if self.watchdog.is_some() {
-            124
-        } else if self.verdict.diverged {
+        if self.verdict.diverged {
             2
         } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() {
             1
@@ -168,6 +172,28 @@ pub fn replay(
     options: &ReplayOptions,
     on_prepared: impl FnOnce(&Prepared<'_>),
 ) -> Result<Outcome, ReplayError> {
+    let Some(limit) = options.watchdog else {
+        return replay_watched(archive, runtime, options, on_prepared, None);
+    };
+    let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
+    let (alive, over) = crossbeam::channel::bounded(0);
+    std::thread::scope(|scope| {
+        let watch = &watch;
+        scope.spawn(move || watch.watch(&over));
+        // Dropped when the replay is over and everything it used is given back.
+        let _alive: crossbeam::channel::Sender<()> = alive;
+        replay_watched(archive, runtime, options, on_prepared, Some(watch))
+    })
+}
+
+fn replay_watched<'a>(
+    archive: &'a Archive,
+    runtime: &'a Arc<Runtime>,
+    options: &ReplayOptions,
+    on_prepared: impl FnOnce(&Prepared<'_>),
+    watch: Option<&Watch<'a>>,
+) -> Result<Outcome, ReplayError> {
+    let live = live(archive, options);
     let tolerance = Tolerance::from_env()?;
     let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
     let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
@@ -179,6 +205,7 @@ pub fn replay(
     let planning = Instant::now();
     check_streams(archive)?;
     let assignment = Assignment::new(archive, options.threads);
+    let worker_of = assignment.worker_of.clone();
     let workers = assignment.workers;
     let multiplexed = assignment.multiplexed();
     let lanes = assignment.worker_of.len();
@@ -192,6 +219,13 @@ pub fn replay(
         device_count,
         budget_bytes: options.budget_bytes,
         checks,
+        triage: TriagePlan {
+            options: options.triage,
+            marks: watch.and_then(|watch| watch.marks.clone()),
+            index: watch.map(|watch| Arc::clone(&watch.index)),
+            live: live.clone(),
+            ..TriagePlan::default()
+        },
     });
     let mut inboxes = Vec::new();
     let mut sequences = Vec::new();
@@ -212,12 +246,16 @@ pub fn replay(
         cores: placement.cores.clone(),
         chaos: Chaos::from_env(),
     });
+    if let Some(watch) = watch {
+        watch.watch_runners(&shared, &worker_of);
+    }
     let validation = Validation {
         archive,
         checks: on_check,
         tolerance,
         divergence,
         unordered: options.order == OrderMode::Program && lanes > 1,
+        live: live.clone(),
     };
     let over = AtomicBool::new(false);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -227,6 +265,7 @@ pub fn replay(
         let planner = &mut planner;
         let mut delivery = ToWorkers { inboxes, ready: ready.clone(), shared: Arc::clone(&shared) };
         let plan = scope.spawn(move || {
+            let _watched = own_calls::enter_work("planning and staging");
             let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
             planner.no_more_checks();
             let _ = ready.try_send(Ready::Whole);
@@ -256,17 +295,24 @@ pub fn replay(
         // Checks run beside the workers where there are cores to spare, or where memory waits for them; else afterwards.
         let beside = (workers < cores || windowed).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
         let mut plan = Some(plan);
-        let (run, planned) = execute(&shared, &ended, sequences, options.watchdog, || match plan.take() {
+        let phase = |phase: Phase| {
+            if let Some(watch) = watch {
+                watch.phase(phase);
+            }
+        };
+        let _progress_lines = live.as_ref().zip(options.triage.progress_every).map(|(live, every)| print_progress(live, every));
+        phase(Phase::Run);
+        let (run, planned) = execute(&shared, &ended, sequences, &phase, || match plan.take() {
             Some(Ok(planned)) => Ok(planned),
             Some(Err(thread)) => joined(thread),
             None => Ok(Planned::default()),
         });
+        phase(Phase::TearDown);
         // Release: pairs with the validator's Acquire.
         over.store(true, Ordering::Release);
         let verdict = match beside {
             Some(thread) => thread.join().unwrap_or_default(),
-            None if run.stuck.is_none() => validation.run(&shared.progress, &over),
-            None => Verdict::default(),
+            None => validation.run(&shared.progress, &over),
         };
         Ok::<_, ReplayError>((run, planned, verdict, setup))
     });
@@ -303,7 +349,6 @@ pub fn replay(
         placement: placement.description,
         staged_bytes,
         abandoned: run.abandoned,
-        watchdog: run.stuck.map(|stuck| watchdog::describe(&stuck, thread_of)),
     })
 }
 
@@ -367,7 +412,6 @@ fn joined(plan: std::thread::ScopedJoinHandle<'_, Result<Planned, PlanError>>) -
 struct Run {
     wall: Duration,
     abandoned: bool,
-    stuck: Option<Vec<Stuck>>,
 }
 
 /// The timed section. `plan` gives what was planned once the workers have come to its end.
@@ -375,35 +419,18 @@ fn execute(
     shared: &Arc<Shared>,
     ended: &crossbeam::channel::Receiver<u32>,
     sequences: Vec<Sequence>,
-    limit: Option<Duration>,
+    phase: &impl Fn(Phase),
     mut plan: impl FnMut() -> Result<Planned, ReplayError>,
 ) -> (Run, Result<Planned, ReplayError>) {
-    let (done, on_done) = crossbeam::channel::bounded::<()>(1);
-    let (fired, on_fired) = crossbeam::channel::bounded::<Vec<Stuck>>(1);
-    if let Some(limit) = limit {
-        let shared = Arc::clone(shared);
-        // Not joined: it ends when `done` is dropped or when it has fired.
-        std::thread::spawn(move || {
-            if let Some(stuck) = watchdog::watch(&shared, limit, &on_done) {
-                let _ = fired.send(stuck);
-            }
-        });
-    } else {
-        std::mem::forget(fired);
-    }
     let workers = sequences.len();
     let begun = Instant::now();
     for sequence in sequences {
         shared.dispatch(Box::new(sequence));
     }
-    let stop = |stuck: Option<Vec<Stuck>>| {
-        shared.progress.stop();
-        Run { wall: begun.elapsed(), abandoned: true, stuck }
-    };
     for _ in 0..workers {
-        crossbeam::select! {
-            recv(ended) -> worker => if worker.is_err() { return (stop(None), plan()); },
-            recv(on_fired) -> stuck => return (stop(stuck.ok()), plan()),
+        if ended.recv().is_err() {
+            shared.progress.stop();
+            return (Run { wall: begun.elapsed(), abandoned: true }, plan());
         }
     }
     let planned = match plan() {
@@ -411,24 +438,22 @@ fn execute(
         Err(error) => {
             shared.progress.stop();
             let abandoned = !runners_idle(shared);
-            return (Run { wall: begun.elapsed(), abandoned, stuck: None }, Err(error));
+            return (Run { wall: begun.elapsed(), abandoned }, Err(error));
         }
     };
     // Blocking calls that were handed off may still be on their way.
     for (lane, &total) in planned.lane_totals.iter().enumerate() {
         while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
-            if let Ok(stuck) = on_fired.try_recv() {
-                return (stop(Some(stuck)), Ok(planned));
-            }
             std::thread::yield_now();
         }
     }
     if shared.progress.stopped() {
         let wall = begun.elapsed();
         let abandoned = !runners_idle(shared);
-        return (Run { wall, abandoned, stuck: None }, Ok(planned));
+        return (Run { wall, abandoned }, Ok(planned));
     }
-    // The timed section ends when the devices are idle. In a thread of its own, so that the watchdog can end the wait.
+    // The timed section ends when the devices are idle. In a thread of its own, whose device is nobody else's.
+    phase(Phase::Drain);
     let (idle, on_idle) = crossbeam::channel::bounded(1);
     {
         let (runtime, devices) = (Arc::clone(&shared.runtime), planned.devices.clone());
@@ -441,19 +466,30 @@ fn execute(
             let _ = idle.send(());
         });
     }
-    let deadline = limit.map_or_else(crossbeam::channel::never, crossbeam::channel::after);
-    crossbeam::select! {
-        recv(on_idle) -> _ => {}
-        recv(deadline) -> _ => {
-            let id = hrr_format::catalogue::Api::by_name("hipDeviceSynchronize").map_or(0, |api| api.id);
-            let stuck = Stuck { event: 0, lane: 0, api: id, in_call: true, stuck_for: limit.unwrap_or_default() };
-            return (stop(Some(vec![stuck])), Ok(planned));
-        }
-    }
+    // An error means that the thread could not say that it is done; then it is.
+    let _ = on_idle.recv();
     let wall = begun.elapsed();
-    drop(done);
     shared.dismiss();
-    (Run { wall, abandoned: false, stuck: None }, Ok(planned))
+    (Run { wall, abandoned: false }, Ok(planned))
+}
+
+/// What progress lines need, where they are wanted.
+fn live(archive: &Archive, options: &ReplayOptions) -> Option<Arc<Live>> {
+    let wanted = options.triage.progress_kernels > 0 || options.triage.progress_every.is_some();
+    let names = || archive.kernels().kernels().iter().map(|kernel| kernel.name.clone()).collect();
+    wanted.then(|| Arc::new(Live::new(options.triage.progress_kernels, names())))
+}
+
+/// Prints a progress line now and then until the sender is dropped.
+fn print_progress(live: &Arc<Live>, every: Duration) -> crossbeam::channel::Sender<()> {
+    let (alive, over) = crossbeam::channel::bounded::<()>(0);
+    let live = Arc::clone(live);
+    std::thread::spawn(move || {
+        while let Err(crossbeam::channel::RecvTimeoutError::Timeout) = over.recv_timeout(every) {
+            live.print();
+        }
+    });
+    alive
 }
 
 /// Waits a while for every runner to leave the runtime.

@@ -22,7 +22,9 @@ pub mod summary;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;
+pub mod triage;
 pub mod validate;
 
 pub use driver::{Outcome, ReplayError, ReplayOptions, replay};
 pub use plan::order::OrderMode;
+pub use triage::{HangHandler, TriageOptions};

@@ -18,7 +18,7 @@ use std::path::Path;
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
 use serde::Serialize;
 
-pub(crate) use arguments::printable;
+pub(crate) use arguments::{call_text, kernel, printable};
 use summary::Summary;
 
 /// Version of the JSON that is printed. It rises when a key changes its meaning or goes.

@@ -9,6 +9,7 @@
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
 //! * [`coverage`]: when staged host memory may be used again
+//! * [`escort`]: what goes with calls for triage
 
 pub(crate) mod address;
 pub(crate) mod bounds;
@@ -16,6 +17,7 @@ pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
+pub(crate) mod escort;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
@@ -43,6 +45,7 @@ use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
 use error::{PlanError, Refusal};
+use escort::TriagePlan;
 use kernel_room::KernelRooms;
 use lower::{Call, Lowering, word_at};
 use objects::{Definition, LaneState, Objects};
@@ -55,6 +58,7 @@ use crate::mutation::Mutation;
 use crate::runtime::Runtime;
 use crate::stage::{HostKind, HostMemory, Shape};
 use crate::thunk::THUNKS;
+use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.
 const CHUNK_INSTRUCTIONS: usize = 4096;
@@ -188,6 +192,8 @@ pub(crate) struct Planner<'a> {
     /// Plan memory in use by chunks that were delivered.
     plan_bytes: Arc<AtomicU64>,
     checks: Sender<Check>,
+    order_mode: OrderMode,
+    pub(crate) triage: TriagePlan<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -210,6 +216,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) budget_bytes: u64,
     /// Where D2H results go as they become visible.
     pub(crate) checks: Sender<Check>,
+    /// What goes with calls for triage.
+    pub(crate) triage: TriagePlan<'a>,
 }
 
 /// What takes the planner's output while it works.
@@ -256,6 +264,8 @@ impl<'a> Planner<'a> {
             budget_bytes: settings.budget_bytes,
             plan_bytes: Arc::default(),
             checks: settings.checks,
+            order_mode: settings.order,
+            triage: settings.triage,
         }
     }
 
@@ -268,7 +278,11 @@ impl<'a> Planner<'a> {
         let mut timeline = Timeline::new(self.archive.streams());
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
-        while let Some(point) = timeline.next() {
+        loop {
+            if let Some(index) = &self.triage.index {
+                index.reached(event, &timeline);
+            }
+            let Some(point) = timeline.next() else { break };
             match point {
                 Point::Begin { lane, record } => {
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
@@ -280,6 +294,7 @@ impl<'a> Planner<'a> {
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
             if let Some(worker) = self.full_chunk(&point) {
+                own_calls::pulse();
                 self.fill(event)?;
                 self.deliver(worker, delivery);
                 self.throttle(event, delivery)?;
@@ -295,8 +310,12 @@ impl<'a> Planner<'a> {
             // The receiver outlives the planner.
             let _ = self.checks.send(check);
         }
-        self.planned.events = event + timeline.in_flight();
-        self.planned.in_flight = timeline.in_flight();
+        if let Some(index) = &self.triage.index {
+            index.ended(&timeline);
+        }
+        let in_flight = timeline.in_flight().len() as u64;
+        self.planned.events = event + in_flight;
+        self.planned.in_flight = in_flight;
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
@@ -356,6 +375,8 @@ impl<'a> Planner<'a> {
                 self.planned.over_budget += 1;
                 return Ok(());
             }
+            // The run is watched for itself.
+            own_calls::pulse();
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -437,6 +458,10 @@ impl<'a> Planner<'a> {
             // A refused call that had failed at capture changed nothing; an allocation that had failed may fit now.
             Policy::Refuse(_) => {
                 self.planned.failures_not_reissued += 1;
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
+                self.planned.skipped += 1;
                 true
             }
             Policy::Replay | Policy::ReplayAs(_) => {
@@ -560,11 +585,15 @@ impl<'a> Planner<'a> {
         if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
             draft.set(0, 0);
         }
+        let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
+        let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
+        self.emit_before(call, chunk, launches, &mut waits);
+        let words = draft.words;
         let issue = Issue {
             thunk: THUNKS[usize::from(issued.id)],
             function: self.entry_point(issued)?,
             api,
-            progress: count,
+            progress: if escort.follows() { 0 } else { count },
             event: call.event,
             lane,
             expected: record.ret(),
@@ -572,6 +601,7 @@ impl<'a> Planner<'a> {
             flags,
         };
         draft.finish(chunk, issue, &waits);
+        self.emit_after(call, &escort, words, chunk, count)?;
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
 
@@ -726,9 +756,12 @@ impl<'a> Planner<'a> {
         };
         let check = match pending {
             Pending::Copy(check) => {
-                let count = self.lanes[lane as usize].planned;
+                // Where the program's waits are left out, a result is there for certain only at the end.
+                let count = if self.triage.skips_syncs() { Wait::AT_END } else { self.lanes[lane as usize].planned };
                 Check { ready: Some(Wait { lane, count }), ..check }
             }
+            // What the graph wrote would have to be kept where nothing waits for it any more.
+            Pending::Graph { check, .. } if self.triage.skips_syncs() => check,
             Pending::Graph { address, len_bytes, check } => {
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;

@@ -6,16 +6,16 @@
 //! afterwards it is a spare itself. So at most N runners issue at any time, and a replay cannot deadlock where the
 //! program did not.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
 use super::progress::Progress;
 use crate::chaos::Chaos;
-use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
+use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::runtime::Runtime;
 use crate::thunk::{Outcome, THUNKS};
 
@@ -75,6 +75,29 @@ pub(crate) struct Board {
     pub(crate) event: AtomicU64,
     /// Captured thread and catalogue id of the current instruction: `lane << 32 | in_call << 16 | api`.
     pub(crate) what: AtomicU64,
+    /// What it waits for, if it has to: `lane << 40 | count`, see [`Board::waits_for`].
+    pub(crate) wait: AtomicU64,
+    /// Number + 1 of the worker whose sequence it executes; 0 = none, or a call handed off by one.
+    pub(crate) worker: AtomicU32,
+}
+
+/// Bits of [`Board::wait`] that hold the count.
+const WAIT_COUNT_BITS: u32 = 40;
+
+impl Board {
+    /// Shows what is waited for. More threads or calls than the bits hold show as others; only people look at it.
+    fn show_wait(&self, wait: Wait) {
+        let count = wait.count & ((1 << WAIT_COUNT_BITS) - 1);
+        // Relaxed: the watchdog only samples.
+        self.wait.store(u64::from(wait.lane) << WAIT_COUNT_BITS | count, Ordering::Relaxed);
+    }
+
+    /// What it last had to wait for.
+    pub(crate) fn waits_for(&self) -> Wait {
+        // Relaxed: as above.
+        let word = self.wait.load(Ordering::Relaxed);
+        Wait { lane: (word >> WAIT_COUNT_BITS) as u32, count: word & ((1 << WAIT_COUNT_BITS) - 1) }
+    }
 }
 
 /// What all runners share.
@@ -235,6 +258,8 @@ impl Runner {
                     tracing::debug!("worker {}: {error}", sequence.worker);
                 }
             }
+            // Relaxed: the watchdog only samples.
+            self.board.worker.store(sequence.worker + 1, Ordering::Relaxed);
             self.execute(sequence);
             self.board.event.store(0, Ordering::Relaxed);
             if self.shared.progress.stopped() {
@@ -251,7 +276,7 @@ impl Runner {
         loop {
             let chunk = match sequence.current.take() {
                 Some(chunk) => chunk,
-                None => match sequence.chunks.recv() {
+                None => match self.next_chunk(&sequence) {
                     Ok(chunk) => {
                         sequence.at = 0;
                         chunk
@@ -280,6 +305,14 @@ impl Runner {
         }
     }
 
+    /// The next chunk of the sequence; an error at its end.
+    fn next_chunk(&self, sequence: &Sequence) -> Result<Arc<Chunk>, RecvError> {
+        // Relaxed: the watchdog only samples. Waiting for the planner is no wait of this runner's.
+        self.board.event.store(0, Ordering::Relaxed);
+        self.board.worker.store(sequence.worker + 1, Ordering::Relaxed);
+        sequence.chunks.recv()
+    }
+
     fn add_counts(&mut self) {
         // Relaxed: read after every runner's end was received through a channel.
         self.shared.kernels.fetch_add(std::mem::take(&mut self.kernels), Ordering::Relaxed);
@@ -296,6 +329,7 @@ impl Runner {
         // Relaxed: a statistic.
         self.shared.hand_offs.fetch_add(1, Ordering::Relaxed);
         self.add_counts();
+        self.board.worker.store(0, Ordering::Relaxed);
         self.shared.dispatch(sequence);
         self.issue(chunk, instruction);
         self.add_counts();
@@ -308,8 +342,11 @@ impl Runner {
         self.board.what.store(u64::from(instruction.lane) << 32 | u64::from(instruction.api), Ordering::Relaxed);
         self.board.event.store(instruction.event + 1, Ordering::Relaxed);
         for wait in instruction.waits.of(&chunk.waits) {
-            if !self.shared.progress.wait(wait.lane, wait.count) {
-                return false;
+            if self.shared.progress.done(wait.lane) < wait.count {
+                self.board.show_wait(*wait);
+                if !self.shared.progress.wait(wait.lane, wait.count) {
+                    return false;
+                }
             }
         }
         if self.chaos.is_on() {
@@ -321,6 +358,10 @@ impl Runner {
     /// Patches, calls, checks, stores what was created, and publishes.
     #[inline(always)]
     fn issue(&mut self, chunk: &Chunk, instruction: &Instruction) {
+        // Relaxed: the watchdog only samples.
+        self.board
+            .what
+            .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
         if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
             return;
         }
@@ -331,10 +372,6 @@ impl Runner {
             // that holds the sequence touches it.
             unsafe { fixup.target.write_unaligned(value) };
         }
-        // Relaxed: the watchdog only samples.
-        self.board
-            .what
-            .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
         // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
         // long as the chunk, sized by the catalogue.
         let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
