@@ -5,6 +5,7 @@
 //! * [`address`]: which allocation an address lies in
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
+//! * [`own_thread`]: what HIP keeps for each OS thread
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
@@ -24,6 +25,7 @@ pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod objects;
 pub mod order;
+pub(crate) mod own_thread;
 pub(crate) mod special;
 pub(crate) mod timeline;
 pub(crate) mod visibility;
@@ -193,6 +195,8 @@ pub(crate) struct Planner<'a> {
     plan_bytes: Arc<AtomicU64>,
     checks: Sender<Check>,
     order_mode: OrderMode,
+    /// Per captured thread: parts of launches that are given to the runtime only with the launch.
+    put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
 }
 
@@ -265,6 +269,7 @@ impl<'a> Planner<'a> {
             plan_bytes: Arc::default(),
             checks: settings.checks,
             order_mode: settings.order,
+            put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
         }
     }
@@ -460,6 +465,11 @@ impl<'a> Planner<'a> {
                 self.planned.failures_not_reissued += 1;
                 true
             }
+            Policy::Replay | Policy::ReplayAs(_)
+                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
+            {
+                true
+            }
             Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
                 self.planned.skipped += 1;
                 true
@@ -499,7 +509,7 @@ impl<'a> Planner<'a> {
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
-        self.refuse_hidden_stream(call)?;
+        let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
         if lowering.facts.enqueues_on.is_none()
@@ -527,6 +537,11 @@ impl<'a> Planner<'a> {
         self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
         if self.mutation == Some(Mutation::DropEdges) {
             waits.clear();
+        }
+        /// The call that waits for itself under the mutation: far enough in for others to have begun.
+        const SELF_WAIT_AT: u64 = 10;
+        if self.mutation == Some(Mutation::SelfWait) && call.event == SELF_WAIT_AT {
+            waits.push(Wait { lane, count });
         }
         let end = record.end().max(record.begin());
         let point = self.order.issued(lane, count, blocks_others);
@@ -588,6 +603,7 @@ impl<'a> Planner<'a> {
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
         self.emit_before(call, chunk, launches, &mut waits);
+        self.emit_put_off(call, special, chunk, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk: THUNKS[usize::from(issued.id)],
@@ -600,7 +616,11 @@ impl<'a> Planner<'a> {
             device,
             flags,
         };
-        draft.finish(chunk, issue, &waits);
+        match stand_in {
+            Some(stand_in) => self.emit_stand_in(stand_in, draft, chunk, issue, &waits)?,
+            None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
+            None => draft.finish(chunk, issue, &waits),
+        }
         self.emit_after(call, &escort, words, chunk, count)?;
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
@@ -646,21 +666,6 @@ impl<'a> Planner<'a> {
                 host.keep_until(window, wait)
             });
         }
-    }
-
-    /// Synchronous `_spt` spellings work on the calling OS thread's own default stream, which has no handle to put
-    /// another in its place.
-    fn refuse_hidden_stream(&self, call: &Call<'_>) -> Result<(), Refusal> {
-        let hidden = call.api.name.ends_with("_spt")
-            && call.api.stream_param().is_none()
-            && matches!(call.api.effect, Effect::BlockCopy | Effect::Enqueue);
-        if hidden && self.multiplexed {
-            return Err(Refusal::Policy(
-                "it works on its OS thread's own default stream, which captured threads that share workers do not have; \
-                 replay with --threads 0",
-            ));
-        }
-        Ok(())
     }
 
     /// A returned pointer is a handle: the fat binary's.
