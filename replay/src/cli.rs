@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use hrr_format::archive::Archive;
 
 use crate::driver::{ReplayOptions, replay};
-use crate::info::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
+use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::plan::order::OrderMode;
 use crate::runtime::Runtime;
 use crate::summary;
@@ -82,6 +82,22 @@ struct Arguments {
     /// With --info: as JSON
     #[arg(long, requires = "info", help_heading = "Inspection")]
     json: bool,
+
+    /// With --events and --csv: only calls of this captured thread
+    #[arg(long, value_name = "N", requires = "info", help_heading = "Inspection")]
+    thread: Option<u32>,
+
+    /// With --events and --csv: only calls whose name matches, such as 'hipMemcpy*,hipFree'
+    #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
+    api: Option<Glob>,
+
+    /// With --events and --csv: only these event numbers: A..B (without B), A..=B, A.., ..B or A
+    #[arg(long, value_name = "A..B", requires = "info", help_heading = "Inspection")]
+    range: Option<EventRange>,
+
+    /// With --info: write tables with the columns of rocprofv3's into a directory
+    #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
+    csv: Option<PathBuf>,
 
     /// Repair a recording that did not end well, a process or a whole root; what is cut off is kept beside it
     #[arg(long, group = "action", help_heading = "Archives")]
@@ -206,6 +222,8 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let options = InfoOptions {
         calls: if arguments.events { Calls::List } else { Calls::Total },
         output: if arguments.json { Output::Json } else { Output::Text },
+        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: arguments.range.clone() },
+        csv: arguments.csv.clone(),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let printed = print_path(path, &options, &mut out).and_then(|condition| {
