@@ -1,5 +1,6 @@
 // What the CUDA driver does with no runtime in between: launches per second by threads, and copy bandwidth.
-// usage: bare-driver launch PTX LAUNCHES THREADS     prints launches_per_s=X
+// usage: bare-driver launch PTX LAUNCHES THREADS [SHARED]   prints launches_per_s=X; SHARED: bytes of dynamic shared memory
+//                                                           the kernel may have, as cuFuncSetAttribute takes them
 //        bare-driver h2d|d2h MIB COPIES [pageable]   prints gb_per_s=X
 #include <dlfcn.h>
 
@@ -35,7 +36,7 @@ using DevicePointer = unsigned long long;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-void launch(Handle context, const char* ptx_path, long launches, int threads) {
+void launch(Handle context, const char* ptx_path, long launches, int threads, int shared_bytes) {
   std::FILE* file = std::fopen(ptx_path, "rb");
   if (!file) fail(ptx_path, -1);
   std::string ptx;
@@ -45,6 +46,7 @@ void launch(Handle context, const char* ptx_path, long launches, int threads) {
   Handle module, function;
   call<Handle*, const char*>("cuModuleLoadData", &module, ptx.c_str());
   call<Handle*, Handle, const char*>("cuModuleGetFunction", &function, module, "mix");
+  if (shared_bytes) call("cuFuncSetAttribute", function, 8, shared_bytes);
   using Launch = int (*)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**);
   const auto launch_kernel = reinterpret_cast<Launch>(dlsym(library, "cuLaunchKernel"));
   std::atomic<int> ready{0};
@@ -105,7 +107,7 @@ void copy(bool to_device, size_t bytes, int copies, bool pageable) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: bare-driver launch PTX LAUNCHES THREADS | h2d|d2h MIB COPIES [pageable]\n");
+    std::fprintf(stderr, "usage: bare-driver launch PTX LAUNCHES THREADS [SHARED] | h2d|d2h MIB COPIES [pageable]\n");
     return 2;
   }
   library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -115,6 +117,7 @@ int main(int argc, char** argv) {
   call<Handle*, int>("cuDevicePrimaryCtxRetain", &context, 0);
   call("cuCtxSetCurrent", context);
   const std::string what = argv[1];
-  if (what == "launch" && argc == 5) launch(context, argv[2], std::atol(argv[3]), std::atoi(argv[4]));
+  if (what == "launch" && argc >= 5)
+    launch(context, argv[2], std::atol(argv[3]), std::atoi(argv[4]), argc > 5 ? std::atoi(argv[5]) : 0);
   else copy(what == "h2d", size_t(std::atol(argv[2])) << 20, std::atoi(argv[3]), argc > 4);
 }

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pack
+import rows
 from correctness import ORDERS, THREADS, Correctness
 
 
@@ -31,10 +32,13 @@ def parse():
     parser.add_argument("--sections", default="correctness,rows,triage", help="which of correctness, rows, triage (default: all)")
     parser.add_argument("--workloads", help="only these, by name, separated by commas")
     parser.add_argument("--orders", default=",".join(ORDERS))
-    parser.add_argument("--threads", default=",".join(map(str, THREADS)))
+    parser.add_argument("--threads", default=",".join(map(str, THREADS)), help="of correctness and of the launch rates")
     parser.add_argument("--budget-s", type=float, default=450, help="what is not started by then is not run (default: 450)")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="processes at a time for correctness")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"), help="cpu tries the script itself, with no GPU")
+    parser.add_argument("--devices", type=int, default=1, choices=(1, 2), help="rows of one GPU (default) or of two")
+    parser.add_argument("--rows", help="only these rows: transformer, launch, h2d, d2h, calls, peer")
+    parser.add_argument("--repeats", type=int, help="runs of which a row is the median (default: 3)")
     parser.add_argument("--work", help="directory for the archives (default: a temporary one, removed at the end)")
     return parser.parse_args()
 
@@ -58,10 +62,11 @@ def main():
             print("\n".join(run.table()), flush=True)
             print(f"correctness: {time.monotonic() - begin:.0f} s", flush=True)
         if "rows" in sections or "triage" in sections:
-            import rows
-
+            rows.THREADS = [int(count) for count in options.threads.split(",")]
+            if options.repeats:
+                rows.REPEATS = options.repeats
             if "rows" in sections:
-                report["rows"] = rows.run(work, deadline)
+                report["rows"] = rows.run(work, deadline, options.devices, options.rows and options.rows.split(","))
             if "triage" in sections:
                 report["triage"] = rows.triage(work)
     finally:
