@@ -486,6 +486,7 @@ fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String
             name(got),
             name(expected)
         ),
+        FailureKind::Unallocated => format!("{place}: uses memory whose allocation failed in this replay; not issued"),
         FailureKind::Device { device, got } => {
             format!("{place}: its device {device} cannot be made current: {got} ({})", name(got))
         }

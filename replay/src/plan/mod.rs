@@ -38,6 +38,7 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::record::{Presence, Record, SectionTag, marker};
+use hrr_format::stream_file::ContentsMode;
 
 use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
@@ -53,7 +54,7 @@ use timeline::{Point, Timeline};
 use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::runtime::Runtime;
-use crate::stage::{HostKind, HostMemory, Shape};
+use crate::stage::{HostKind, HostMemory, Shape, StageError};
 use crate::thunk::THUNKS;
 
 /// Instructions after which a chunk is handed to its worker.
@@ -716,6 +717,20 @@ impl<'a> Planner<'a> {
     fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
         if record.api() != marker::OBSERVED {
             return Ok(());
+        }
+        // A recorder that saw the end of its process has written whatever it says that the program saw.
+        let manifest = self.archive.manifest();
+        let whole = manifest.complete && self.archive.repaired().is_none();
+        if whole
+            && self.archive.contents() == ContentsMode::Contents
+            && self.archive.blobs().index().get(record.word(0)).is_none()
+        {
+            return Err(PlanError {
+                event,
+                thread: self.archive.streams()[lane as usize].header().thread,
+                api: "device-to-host result".to_owned(),
+                reason: StageError::Missing { blob: record.word(0) }.into(),
+            });
         }
         let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
         let refuse = |reason: Refusal| PlanError {

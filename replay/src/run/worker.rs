@@ -16,6 +16,7 @@ use hrr_format::catalogue::APIS;
 use super::progress::Progress;
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
+use crate::plan::bounds::NOWHERE;
 use crate::runtime::Runtime;
 use crate::thunk::{Outcome, THUNKS};
 
@@ -46,6 +47,8 @@ pub(crate) enum FailureKind {
         /// What it returned at capture.
         expected: i32,
     },
+    /// It uses memory whose allocation failed in this replay.
+    Unallocated,
     /// The captured thread's device could not be made current.
     Device {
         /// The device.
@@ -324,6 +327,9 @@ impl Runner {
         if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
             return;
         }
+        if self.shared.continue_on_error && self.lacks_memory(chunk, instruction) {
+            return;
+        }
         for fixup in instruction.fixups.of(&chunk.fixups) {
             // SAFETY: the slot table outlives all runners (the plan holds it until they are joined or the process ends).
             let value = unsafe { fixup.slot.load() }.wrapping_add(fixup.addend);
@@ -360,6 +366,26 @@ impl Runner {
         if instruction.progress != 0 {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
+    }
+
+    /// Whether a call is over memory whose allocation failed, which is left out and counted as failed: a runtime might take
+    /// the address for one of the host's.
+    fn lacks_memory(&self, chunk: &Chunk, instruction: &Instruction) -> bool {
+        let mut fixups = instruction.fixups.of(&chunk.fixups).iter();
+        // SAFETY: as in `issue`.
+        if !fixups.any(|fixup| unsafe { fixup.slot.load() } == NOWHERE) {
+            return false;
+        }
+        self.shared.fail(Failure {
+            event: instruction.event,
+            lane: instruction.lane,
+            api: instruction.api,
+            kind: FailureKind::Unallocated,
+        });
+        if instruction.progress != 0 {
+            self.shared.progress.publish(instruction.lane, instruction.progress);
+        }
+        true
     }
 
     /// What happens off the straight path: repeated queries, per-thread state kept here, differing outcomes. False if
