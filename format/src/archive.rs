@@ -419,8 +419,10 @@ fn is_process_dir(source: &Source, path: &Path) -> bool {
 fn process_dirs(source: &Source, path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
     let mut found = Vec::new();
     for (name, entry_path) in list(source, path)? {
-        let Some(digits) = name.strip_prefix(PROCESS_PREFIX) else { continue };
-        if let Ok(pid) = digits.parse::<u64>()
+        let Some(number) = name.strip_prefix(PROCESS_PREFIX) else { continue };
+        // A second process with the same id, after `exec` or from another machine, has a number behind a dot.
+        let (digits, again) = number.split_once('.').unwrap_or((number, "0"));
+        if let (Ok(pid), Ok(_)) = (digits.parse::<u64>(), again.parse::<u32>())
             && source.is_dir(&entry_path)
         {
             found.push((pid, entry_path));

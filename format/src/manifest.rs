@@ -148,6 +148,9 @@ pub struct ProcessManifest {
     /// Launches whose arguments could not be sized for want of metadata.
     #[serde(default)]
     pub unsized_launches: u64,
+    /// Rank of the process in its job, where a launcher gave it one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
     /// API names in record-id order.
     pub apis: Vec<String>,
 }
