@@ -121,6 +121,8 @@ pub(crate) struct Wait {
 /// A run of instructions of one worker, with all they point to.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
+    /// Room for an instruction in the making.
+    pub(crate) spare: Spare,
     pub(crate) instructions: Vec<Instruction>,
     pub(crate) fixups: Vec<Fixup>,
     pub(crate) outputs: Vec<Output>,
@@ -128,6 +130,13 @@ pub(crate) struct Chunk {
     pub(crate) memory: DataMemory,
     /// Counts the plan memory in use; set when the chunk is delivered.
     pub(crate) account: Option<Account>,
+}
+
+/// Memory of drafts that can be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    pub(crate) fixups: Vec<Fixup>,
+    pub(crate) outputs: Vec<Output>,
 }
 
 /// A chunk's share of the plan memory in use, taken off when the chunk is dropped.
@@ -154,6 +163,17 @@ impl Drop for Account {
 }
 
 impl Chunk {
+    /// An empty chunk with room for as much as this one holds.
+    pub(crate) fn as_large(&self) -> Self {
+        Chunk {
+            instructions: Vec::with_capacity(self.instructions.len()),
+            fixups: Vec::with_capacity(self.fixups.len()),
+            outputs: Vec::with_capacity(self.outputs.len()),
+            waits: Vec::with_capacity(self.waits.len()),
+            ..Chunk::default()
+        }
+    }
+
     /// Roughly how much memory the chunk takes, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.instructions.capacity() * size_of::<Instruction>()

@@ -12,6 +12,8 @@ pub mod compare;
 pub mod driver;
 pub mod info;
 pub(crate) mod instruction;
+#[doc(hidden)]
+pub mod measure;
 pub(crate) mod mutation;
 pub mod plan;
 pub(crate) mod run;

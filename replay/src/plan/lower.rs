@@ -39,7 +39,7 @@ impl Call<'_> {
 /// What laying out a call has brought together.
 #[derive(Debug, Default)]
 pub(crate) struct Lowering {
-    pub(crate) facts: CallFacts,
+    pub(crate) facts: Box<CallFacts>,
     pub(crate) definitions: Vec<Definition>,
     /// The live address of D2H results, by blob number, waiting for their observation.
     pub(crate) results: Vec<(u64, usize, Shape)>,
@@ -829,6 +829,11 @@ impl<'a> Planner<'a> {
 }
 
 impl Lowering {
+    /// Nothing yet, with these empty facts to fill in.
+    pub(crate) fn new(facts: Box<CallFacts>) -> Self {
+        Lowering { facts, definitions: Vec::new(), results: Vec::new(), stages: false }
+    }
+
     fn note_memory(&mut self, allocation: &Allocation, access: Access) {
         self.facts.memory.push((allocation.object, access.writes()));
         self.facts.uses.push((allocation.object, Use::Reads));

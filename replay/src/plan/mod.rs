@@ -154,7 +154,7 @@ pub(crate) struct Planned {
 #[derive(Debug)]
 struct Open {
     node: Option<Node>,
-    facts: dependency::CallFacts,
+    facts: Box<dependency::CallFacts>,
     definitions: Vec<Definition>,
 }
 
@@ -175,7 +175,10 @@ pub(crate) struct Planner<'a> {
     images: FxHashMap<u64, usize>,
     kernel_rooms: KernelRooms,
     order: Order,
-    chunks: Vec<Chunk>,
+    /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// Room for the waits of a call.
+    waits: Vec<Wait>,
     /// D2H results not yet observed, by blob number.
     pending: FxHashMap<u64, Pending>,
     /// Last enqueue on each stream object.
@@ -246,7 +249,8 @@ impl<'a> Planner<'a> {
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),
-            chunks: (0..assignment.workers).map(|_| Chunk::default()).collect(),
+            chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
+            waits: Vec::new(),
             assignment,
             pending: FxHashMap::default(),
             last_enqueue: FxHashMap::default(),
@@ -312,8 +316,11 @@ impl<'a> Planner<'a> {
     }
 
     fn deliver(&mut self, worker: usize, delivery: &mut impl Delivery) {
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let Some(chunk) = &mut self.chunks[worker] else { return };
         if !chunk.instructions.is_empty() {
+            // A worker that has filled one will likely fill another of the same size.
+            let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
+            let mut chunk = std::mem::replace(&mut **chunk, next);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }
@@ -373,7 +380,8 @@ impl<'a> Planner<'a> {
     fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
         let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        (self.chunks[worker].instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
+        let chunk = self.chunks[worker].as_deref()?;
+        (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
     }
 
     /// Whether another captured thread of the same worker makes a call before this one returns.
@@ -449,19 +457,19 @@ impl<'a> Planner<'a> {
         };
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         if !self.planned.devices.contains(&device) {
             self.planned.devices.push(device);
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let mut chunk = self.chunks[worker].take().unwrap_or_default();
         let result = self.emit(&call, &mut chunk, blocks_others);
-        self.chunks[worker] = chunk;
+        self.chunks[worker] = Some(chunk);
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
             self.lanes[lane as usize].last_error_unknown = true;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         result
     }
@@ -469,9 +477,11 @@ impl<'a> Planner<'a> {
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let mut lowering = Lowering { facts: self.order.facts(), ..Lowering::default() };
-        let mut waits = Vec::new();
-        let mut draft = Draft::new(chunk, record.words().collect::<Vec<_>>().into_iter());
+        let mut lowering = Lowering::new(self.order.facts());
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        let mut draft = Draft::new(chunk, record.word_count(), record.words());
+        // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
@@ -573,6 +583,7 @@ impl<'a> Planner<'a> {
             flags,
         };
         draft.finish(chunk, issue, &waits);
+        self.waits = waits;
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
 
@@ -710,6 +721,8 @@ impl<'a> Planner<'a> {
         }
         if let Some(node) = open.node {
             self.order.end(node, open.facts);
+        } else {
+            self.order.recycle(open.facts);
         }
     }
 
@@ -747,7 +760,7 @@ impl<'a> Planner<'a> {
             Pending::Graph { address, len_bytes, check } => {
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
-                let mut chunk = std::mem::take(&mut self.chunks[worker]);
+                let mut chunk = self.chunks[worker].take().unwrap_or_default();
                 let count = self.lanes[lane as usize].planned + 1;
                 let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
                 let mut waits = Vec::new();
@@ -758,7 +771,7 @@ impl<'a> Planner<'a> {
                 }
                 let side = HostSide::SaveTo(place);
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
-                self.chunks[worker] = chunk;
+                self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
                 self.order.issued(lane, count, false);
                 result.map_err(refuse)?;
