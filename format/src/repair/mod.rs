@@ -253,6 +253,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         capture_version: String::new(),
         unsized_launches: 0,
         rank: None,
+        imported: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

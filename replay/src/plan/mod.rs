@@ -473,7 +473,15 @@ impl<'a> Planner<'a> {
         }
         result
     }
+        let marks = record.flags();
+        if marks & hrr_format::record::flag::REFUSED != 0 {
+            return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
+        }
 
+            _ if marks & hrr_format::record::flag::LEFT_OUT != 0 => {
+                self.planned.skipped += 1;
+                true
+            }
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
