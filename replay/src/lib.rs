@@ -6,6 +6,7 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod cli;
 pub mod compare;
@@ -16,6 +17,8 @@ pub(crate) mod instruction;
 pub mod measure;
 pub(crate) mod mutation;
 pub mod plan;
+pub(crate) mod repeat;
+pub mod report;
 pub(crate) mod run;
 pub mod runtime;
 pub(crate) mod slots;

@@ -92,6 +92,7 @@ pub fn plan(
         mutation: None,
         device_count: 1,
         budget_bytes: u64::MAX,
+        annotate: crate::plan::annotate::Annotate::default(),
         checks,
     });
     let mut kept = Kept(Vec::new());
@@ -118,6 +119,8 @@ impl Delivery for Kept {
     }
 
     fn part_ready(&mut self, _: &[i32]) {}
+
+    fn range_begins(&mut self, _: u64, _: &[u64]) {}
 
     fn done(&self, _: Wait) -> bool {
         true
