@@ -11,8 +11,10 @@ use clap::{Parser, ValueEnum};
 use hrr_format::archive::Archive;
 
 use crate::driver::{ReplayOptions, replay};
-use crate::info::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
+use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
+use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
+use crate::report::options::{Measure, Pace};
 use crate::run::watchdog;
 use crate::runtime::Runtime;
 use crate::summary;
@@ -65,13 +67,48 @@ struct Arguments {
     #[arg(long, value_name = "MIB", help_heading = "Replay")]
     memory_budget: Option<u64>,
 
+    /// Replay this often in one process and report each repetition
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Timing runs")]
+    repeat: u32,
+
+    /// Replay this often before that, unreported
+    #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
+    warmup: u32,
+
+    /// Write a run report as JSON, for hrr-perf
+    #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
+    report: Option<PathBuf>,
+
+    /// Time kernels, graphs and copies by events around them
+    #[arg(long, help_heading = "Timing runs")]
+    timing: bool,
+
+    /// The program's own gaps between calls: asap (none), recorded, or xF to shorten them F times
+    #[arg(long, value_name = "PACE", default_value = "asap", help_heading = "Timing runs")]
+    pace: Pace,
+
+    /// Measure only events A up to, not including, B (or A..=B, A.., ..B): those before are replayed as set-up, those behind
+    /// not at all. With --events and --csv: list only these
+    #[arg(long, value_name = "A..B", conflicts_with = "kernels", help_heading = "Timing runs")]
+    range: Option<EventRange>,
+
+    /// As --range, by kernel launches: from launch A up to, not including, launch B
+    #[arg(long, value_name = "A..B", conflicts_with = "info", help_heading = "Timing runs")]
+    kernels: Option<EventRange>,
+
     /// Go on after a call that fails, and count it
     #[arg(long, help_heading = "Replay")]
     continue_on_error: bool,
 
     /// Print what hangs and exit with 124 when a call or wait takes longer; 0 = never. Records an event behind each enqueue,
     /// to tell how far each stream has come
-    #[arg(long, value_name = "MS", default_value_t = 0, env = "HIP_HRR_REPLAY_SYNC_WATCHDOG_MS", help_heading = "Triage")]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_SYNC_WATCHDOG_MS",
+        help_heading = "Triage"
+    )]
     sync_watchdog_ms: u64,
 
     /// When the watchdog fires: write the diagnosis to FILE, as JSON
@@ -99,11 +136,23 @@ struct Arguments {
     trace_sync: bool,
 
     /// Print a progress line after every N kernels; 0 = never
-    #[arg(long, value_name = "N", default_value_t = 0, env = "HIP_HRR_REPLAY_PROGRESS_KERNELS", help_heading = "Triage")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_PROGRESS_KERNELS",
+        help_heading = "Triage"
+    )]
     progress_kernels: u64,
 
     /// Print a progress line every S seconds; 0 = never
-    #[arg(long, value_name = "S", default_value_t = 0, env = "HIP_HRR_REPLAY_PROGRESS_SECONDS", help_heading = "Triage")]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_PROGRESS_SECONDS",
+        help_heading = "Triage"
+    )]
     progress_seconds: u64,
 
     /// Print what was recorded and exit; needs no HIP runtime
@@ -117,6 +166,18 @@ struct Arguments {
     /// With --info: as JSON
     #[arg(long, requires = "info", help_heading = "Inspection")]
     json: bool,
+
+    /// With --events and --csv: only calls of this captured thread
+    #[arg(long, value_name = "N", requires = "info", help_heading = "Inspection")]
+    thread: Option<u32>,
+
+    /// With --events and --csv: only calls whose name matches, such as 'hipMemcpy*,hipFree'
+    #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
+    api: Option<Glob>,
+
+    /// With --info: write tables with the columns of rocprofv3's into a directory
+    #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
+    csv: Option<PathBuf>,
 
     /// Repair a recording that did not end well, a process or a whole root; what is cut off is kept beside it
     #[arg(long, group = "action", help_heading = "Archives")]
@@ -215,6 +276,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         triage: triage_options(arguments),
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
+        repeat: arguments.repeat,
+        warmup: arguments.warmup,
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing, trace: false },
+        pace: arguments.pace,
+        range: match (&arguments.range, &arguments.kernels) {
+            (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
+            (None, Some(range)) => Some(RangeOption::Kernels { from: range.0.start, to: range.0.end }),
+            (None, None) => None,
+        },
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
@@ -224,7 +294,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         eprintln!("[HRR] {line}");
     }
     print_all(&summary::summary(&outcome));
-    let code = outcome.exit_code();
+    let mut code = outcome.exit_code();
+    if let Some(path) = &arguments.report
+        && let Err(error) = outcome.report.write(path)
+    {
+        eprintln!("[HRR] failed to write the report: {error}");
+        code = code.max(1);
+    }
     if outcome.abandoned {
         // Threads are still in the runtime; its destructors must not run under them.
         let _ = std::io::stdout().flush();
@@ -281,6 +357,8 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let options = InfoOptions {
         calls: if arguments.events { Calls::List } else { Calls::Total },
         output: if arguments.json { Output::Json } else { Output::Text },
+        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: arguments.range.clone() },
+        csv: arguments.csv.clone(),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let printed = print_path(path, &options, &mut out).and_then(|condition| {

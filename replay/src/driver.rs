@@ -1,32 +1,29 @@
 //! One replay from an opened archive to its outcome: plan, stage, run, validate.
 
 use std::sync::Arc;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::catalogue::APIS;
 use hrr_format::hip_error;
 use rayon::prelude::*;
 
-use crate::chaos::Chaos;
-use crate::compare::{Tolerance, ToleranceError};
-use crate::instruction::{Chunk, Wait};
-use crate::mutation::Mutation;
+use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
+
+use crate::campaign::{Campaign, Ran, Session};
+use crate::compare::ToleranceError;
+use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
-use crate::plan::escort::TriagePlan;
 use crate::plan::order::OrderMode;
-use crate::plan::{Assignment, Delivery, PlanSettings, Planned, Planner};
+use crate::report::gather::{Gathered, GpuTimes, Sections};
+use crate::report::options::{Measure, Pace};
 use crate::run::watchdog::Watch;
-use crate::run::worker::Settings;
-use crate::run::{Failure, FailureKind, Sequence, Shared, start};
+use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
-use crate::topology::{self, PinPolicy};
-use crate::triage::diagnosis::Phase;
+use crate::topology::PinPolicy;
 use crate::triage::trace::Live;
-use crate::triage::{HangHandler, TriageOptions, own_calls};
-use crate::validate::{Divergence, Validation, Verdict};
+use crate::triage::{HangHandler, TriageOptions};
+use crate::validate::Verdict;
 
 /// How to replay.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +45,28 @@ pub struct ReplayOptions {
     /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
     /// before the clock starts, a larger one while the replay runs.
     pub budget_bytes: u64,
+    /// How often the archive is replayed and reported; 0 is taken as 1.
+    pub repeat: u32,
+    /// How often it is replayed before that.
+    pub warmup: u32,
+    /// What is measured.
+    pub measure: Measure,
+    /// What becomes of the program's own gaps.
+    pub pace: Pace,
+    /// Which part of the archive is measured; `None` = all of it.
+    pub range: Option<RangeOption>,
+}
+
+impl ReplayOptions {
+    /// Number of runs, warm-up included.
+    pub(crate) fn runs(&self) -> u64 {
+        u64::from(self.repeat.max(1)) + u64::from(self.warmup)
+    }
+
+    /// Whether the timed loop is the one that has room for measuring.
+    pub(crate) fn measures(&self) -> bool {
+        self.measure.any() || self.pace.factor().is_some()
+    }
 }
 
 /// Why a replay could not be made.
@@ -69,6 +88,18 @@ pub enum ReplayError {
     /// An environment variable has a value that means nothing.
     #[error("{0}")]
     Environment(String),
+    /// The range begins behind the archive's end.
+    #[error("the range begins behind the archive's last call; it has {events} events, --info --events lists them")]
+    Range {
+        /// Events in the archive.
+        events: u64,
+    },
+    /// The runtime has no events to measure times with.
+    #[error("{path} lacks the event calls that --timing needs")]
+    NoEvents {
+        /// The runtime.
+        path: String,
+    },
     /// There is no device to replay on.
     #[error("{path} sees no device; check that a GPU is present and accessible")]
     NoDevice {
@@ -120,6 +151,18 @@ pub struct Outcome {
     pub staged_bytes: (u64, u64),
     /// Whether threads are still in the runtime: the process must end without waiting for them.
     pub abandoned: bool,
+    /// Repetitions that are reported; `wall` is their median.
+    pub repetitions: usize,
+    /// Destroying what the archive leaves alive, after a repetition: the median; `None` where that was not done.
+    pub teardown: Option<Duration>,
+    /// Calls that should have destroyed something and failed, by name and code.
+    pub teardown_failures: Vec<(&'static str, i32)>,
+    /// Whether each repetition was planned anew, because the archive exceeds the memory budget.
+    pub planned_each_repetition: bool,
+    /// GPU times, with `--timing`.
+    pub gpu: Option<GpuTimes>,
+    /// What was measured.
+    pub report: RunReport,
 }
 
 impl Outcome {
@@ -157,8 +200,6 @@ pub struct Prepared<'a> {
     pub setup: Duration,
 }
 
-/// How long the end of a stopped replay waits for threads that are still in the runtime.
-const GRACE: Duration = Duration::from_secs(2);
 /// Failure lines kept.
 const LINES_KEPT: usize = 20;
 
@@ -172,8 +213,11 @@ pub fn replay(
     options: &ReplayOptions,
     on_prepared: impl FnOnce(&Prepared<'_>),
 ) -> Result<Outcome, ReplayError> {
+    let live = live(archive, options);
+    let _progress_lines =
+        live.as_ref().zip(options.triage.progress_every).map(|(live, every)| print_progress(live, every));
     let Some(limit) = options.watchdog else {
-        return replay_watched(archive, runtime, options, on_prepared, None);
+        return replay_watched(archive, runtime, options, on_prepared, live, None);
     };
     let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
     let (alive, over) = crossbeam::channel::bounded(0);
@@ -182,162 +226,99 @@ pub fn replay(
         scope.spawn(move || watch.watch(&over));
         // Dropped when the replay is over and everything it used is given back.
         let _alive: crossbeam::channel::Sender<()> = alive;
-        replay_watched(archive, runtime, options, on_prepared, Some(watch))
+        replay_watched(archive, runtime, options, on_prepared, live, Some(watch))
     })
 }
 
 fn replay_watched<'a>(
     archive: &'a Archive,
     runtime: &'a Arc<Runtime>,
-    options: &ReplayOptions,
+    options: &'a ReplayOptions,
     on_prepared: impl FnOnce(&Prepared<'_>),
-    watch: Option<&Watch<'a>>,
+    live: Option<Arc<Live>>,
+    watch: Option<&'a Watch<'a>>,
 ) -> Result<Outcome, ReplayError> {
-    let live = live(archive, options);
-    let tolerance = Tolerance::from_env()?;
-    let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
-    let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
-    let device_count = runtime.device_count()?;
-    if device_count < 1 {
-        return Err(ReplayError::NoDevice { path: runtime.path().display().to_string() });
-    }
-
-    let planning = Instant::now();
     check_streams(archive)?;
-    let assignment = Assignment::new(archive, options.threads);
-    let worker_of = assignment.worker_of.clone();
-    let workers = assignment.workers;
-    let multiplexed = assignment.multiplexed();
-    let lanes = assignment.worker_of.len();
-    let (checks, on_check) = crossbeam::channel::unbounded();
-    let mut planner = Planner::new(PlanSettings {
-        archive,
-        runtime,
-        assignment,
-        order: options.order,
-        mutation,
-        device_count,
-        budget_bytes: options.budget_bytes,
-        checks,
-        triage: TriagePlan {
-            options: options.triage,
-            marks: watch.and_then(|watch| watch.marks.clone()),
-            index: watch.map(|watch| Arc::clone(&watch.index)),
-            live: live.clone(),
-            ..TriagePlan::default()
-        },
-    });
-    let mut inboxes = Vec::new();
-    let mut sequences = Vec::new();
-    for worker in 0..workers {
-        let (sender, receiver) = crossbeam::channel::unbounded();
-        inboxes.push(sender);
-        sequences.push(Sequence::new(worker as u32, receiver));
-    }
-    // Placement wants a device before anything is planned; a thread starts on device 0.
-    let info = runtime.device_info(0);
-    let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
-    let placement = topology::place(&options.pin, bus_id, workers);
-    let (shared, ended) = start(Settings {
-        runtime: Arc::clone(runtime),
-        lanes,
-        multiplexed,
-        continue_on_error: options.continue_on_error,
-        cores: placement.cores.clone(),
-        chaos: Chaos::from_env(),
-    });
-    if let Some(watch) = watch {
-        watch.watch_runners(&shared, &worker_of);
-    }
-    let validation = Validation {
-        archive,
-        checks: on_check,
-        tolerance,
-        divergence,
-        unordered: options.order == OrderMode::Program && lanes > 1,
-        live: live.clone(),
-    };
-    let over = AtomicBool::new(false);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (ready, on_ready) = crossbeam::channel::bounded(1);
-
-    let result = std::thread::scope(|scope| {
-        let planner = &mut planner;
-        let mut delivery = ToWorkers { inboxes, ready: ready.clone(), shared: Arc::clone(&shared) };
-        let plan = scope.spawn(move || {
-            let _watched = own_calls::enter_work("planning and staging");
-            let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
-            planner.no_more_checks();
-            let _ = ready.try_send(Ready::Whole);
-            result
-        });
-        let (part_devices, plan) = match on_ready.recv() {
-            Ok(Ready::Part { devices }) => (Some(devices), Err(plan)),
-            // Planned whole: a call that cannot be replayed is refused before any call is issued.
-            _ => (None, Ok(joined(plan)?)),
-        };
-        let windowed = part_devices.is_some();
-        let devices = match &plan {
-            Ok(planned) => planned.devices.clone(),
-            Err(_) => part_devices.unwrap_or_default(),
-        };
-        let spares = if multiplexed { (lanes - workers).min(workers) } else { 0 };
-        shared.prepare_spares(workers + spares);
-        let setup = planning.elapsed();
-        on_prepared(&Prepared {
-            runtime,
-            devices: devices.iter().map(|&device| (device, runtime.device_info(device).name)).collect(),
-            workers,
-            events: plan.as_ref().map_or(archive.manifest().event_count, |planned| planned.events),
-            windowed,
-            setup,
-        });
-        // Checks run beside the workers where there are cores to spare, or where memory waits for them; else afterwards.
-        let beside = (workers < cores || windowed).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
-        let mut plan = Some(plan);
-        let phase = |phase: Phase| {
-            if let Some(watch) = watch {
-                watch.phase(phase);
+    let campaign = Campaign::new(archive, runtime, options, live, watch)?;
+    let mut gathered = Gathered::default();
+    let mut on_prepared = Some(on_prepared);
+    let mut first_setup = None;
+    let (mut planned_again, mut done) = (false, 0u64);
+    let (session, last) = loop {
+        let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
+            first_setup.get_or_insert(prepared.setup);
+            if let Some(on_prepared) = on_prepared.take() {
+                on_prepared(prepared);
             }
+        })?;
+        let mut setup = if done == 0 { Duration::ZERO } else { session.setup };
+        let ended = loop {
+            done += 1;
+            if done > u64::from(options.warmup) {
+                gathered.add(sections(&ran, setup), ran.measured.as_ref(), ran.resolved.as_ref());
+            }
+            let over = done >= options.runs() || !ran.passed();
+            if over || !session.is_kept() {
+                break over;
+            }
+            match campaign.run_again(&mut session) {
+                Some(again) => ran = again,
+                None => break true,
+            }
+            setup = ran.reset;
         };
-        let _progress_lines = live.as_ref().zip(options.triage.progress_every).map(|(live, every)| print_progress(live, every));
-        phase(Phase::Run);
-        let (run, planned) = execute(&shared, &ended, sequences, &phase, || match plan.take() {
-            Some(Ok(planned)) => Ok(planned),
-            Some(Err(thread)) => joined(thread),
-            None => Ok(Planned::default()),
-        });
-        phase(Phase::TearDown);
-        // Release: pairs with the validator's Acquire.
-        over.store(true, Ordering::Release);
-        let verdict = match beside {
-            Some(thread) => thread.join().unwrap_or_default(),
-            None => validation.run(&shared.progress, &over),
-        };
-        Ok::<_, ReplayError>((run, planned, verdict, setup))
-    });
-    let (run, planned, verdict, setup) = result?;
-    let staged_bytes = planner.host.peak_bytes();
-    if run.abandoned {
-        // Threads may still be in the runtime with addresses of this memory: it must stay.
-        std::mem::forget(planner);
+        if ended {
+            break (session, ran);
+        }
+        planned_again = true;
+    };
+    let mut outcome = outcome(archive, &campaign, &session, &last, &gathered);
+    outcome.setup = first_setup.unwrap_or_default();
+    outcome.planned_each_repetition = planned_again;
+    outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
+    if outcome.abandoned {
+        session.abandon();
     }
-    let planned = planned?;
-    tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
+    Ok(outcome)
+}
 
-    let failures = std::mem::take(&mut *shared.failures.lock().unwrap_or_else(PoisonError::into_inner));
+fn sections(ran: &Ran, setup: Duration) -> Sections {
+    Sections {
+        setup: setup + ran.run.prefix,
+        wall: ran.run.wall,
+        teardown: ran.teardown.as_ref().map(|(took, _)| *took).unwrap_or_default(),
+    }
+}
+
+impl Ran {
+    /// Whether the run came to its end and did what was recorded.
+    fn passed(&self) -> bool {
+        !self.run.abandoned && self.failures.is_empty() && self.verdict.failed == 0
+    }
+}
+
+fn outcome(
+    archive: &Archive,
+    campaign: &Campaign<'_>,
+    session: &Session<'_>,
+    last: &Ran,
+    gathered: &Gathered,
+) -> Outcome {
+    let planned = &session.planned;
+    tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
     let thread_of = |lane: u32| archive.streams().get(lane as usize).map_or(lane, |stream| stream.header().thread);
-    Ok(Outcome {
-        wall: run.wall,
-        setup,
-        workers,
+    let failures = last.failures.iter().take(LINES_KEPT);
+    Outcome {
+        // A replay that stopped while warming up has no repetition.
+        wall: if gathered.repetitions() > 0 { gathered.wall() } else { last.run.wall },
+        setup: Duration::ZERO,
+        workers: campaign.workers(),
         events: planned.events,
-        // Relaxed: the runners' ends were received through a channel.
-        kernels: shared.kernels.load(Ordering::Relaxed),
-        graphs: shared.graphs.load(Ordering::Relaxed),
-        failed_calls: failures.len() as u64,
-        failures: failures.iter().take(LINES_KEPT).map(|failure| describe_failure(failure, thread_of)).collect(),
-        verdict,
+        kernels: last.kernels,
+        graphs: last.graphs,
+        failed_calls: last.failures.len() as u64,
+        failures: failures.map(|failure| describe_failure(failure, thread_of)).collect(),
+        verdict: last.verdict.clone(),
         skipped: planned.skipped,
         failures_not_reissued: planned.failures_not_reissued,
         in_flight: planned.in_flight,
@@ -345,132 +326,69 @@ fn replay_watched<'a>(
         untranslated: planned.untranslated,
         callbacks: planned.callbacks,
         waits: planned.waits,
-        hand_offs: shared.hand_offs.load(Ordering::Relaxed),
-        placement: placement.description,
-        staged_bytes,
-        abandoned: run.abandoned,
-    })
-}
-
-/// Looks for damage before any call is issued: what lies behind it would be left out in silence.
-fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
-    archive.streams().par_iter().try_for_each(|stream| {
-        stream
-            .check()
-            .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
-    })
-}
-
-/// How far planning has come when the run may begin.
-enum Ready {
-    /// Everything is planned.
-    Whole,
-    /// The memory budget is used up; the rest is planned while the run goes on.
-    Part { devices: Vec<i32> },
-}
-
-/// Carries the planner's chunks to the workers.
-struct ToWorkers {
-    inboxes: Vec<crossbeam::channel::Sender<Arc<Chunk>>>,
-    ready: crossbeam::channel::Sender<Ready>,
-    shared: Arc<Shared>,
-}
-
-impl Delivery for ToWorkers {
-    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
-        // A worker that was stopped takes no more.
-        let _ = self.inboxes[worker].send(chunk);
-    }
-
-    fn part_ready(&mut self, devices: &[i32]) {
-        // Only the first is waited for.
-        let _ = self.ready.try_send(Ready::Part { devices: devices.to_vec() });
-    }
-
-    fn done(&self, wait: Wait) -> bool {
-        self.shared.progress.done(wait.lane) >= wait.count
-    }
-
-    fn moved(&self) -> u64 {
-        self.shared.progress.total()
-    }
-
-    fn stopped(&self) -> bool {
-        self.shared.progress.stopped()
+        hand_offs: last.hand_offs,
+        placement: campaign.placement.description.clone(),
+        staged_bytes: session.staged_bytes(),
+        abandoned: last.run.abandoned,
+        repetitions: gathered.repetitions(),
+        teardown: last.teardown.is_some().then(|| gathered.teardown()),
+        teardown_failures: last.teardown.as_ref().map(|(_, torn_down)| torn_down.failed.clone()).unwrap_or_default(),
+        planned_each_repetition: false,
+        gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
+        report: RunReport::default(),
     }
 }
 
-fn joined(plan: std::thread::ScopedJoinHandle<'_, Result<Planned, PlanError>>) -> Result<Planned, ReplayError> {
-    match plan.join() {
-        Ok(result) => Ok(result?),
-        // A panic in planning is a fault of ours: let it surface where it can be seen.
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
-/// What the timed section came to.
-struct Run {
-    wall: Duration,
-    abandoned: bool,
-}
-
-/// The timed section. `plan` gives what was planned once the workers have come to its end.
-fn execute(
-    shared: &Arc<Shared>,
-    ended: &crossbeam::channel::Receiver<u32>,
-    sequences: Vec<Sequence>,
-    phase: &impl Fn(Phase),
-    mut plan: impl FnMut() -> Result<Planned, ReplayError>,
-) -> (Run, Result<Planned, ReplayError>) {
-    let workers = sequences.len();
-    let begun = Instant::now();
-    for sequence in sequences {
-        shared.dispatch(Box::new(sequence));
-    }
-    for _ in 0..workers {
-        if ended.recv().is_err() {
-            shared.progress.stop();
-            return (Run { wall: begun.elapsed(), abandoned: true }, plan());
-        }
-    }
-    let planned = match plan() {
-        Ok(planned) => planned,
-        Err(error) => {
-            shared.progress.stop();
-            let abandoned = !runners_idle(shared);
-            return (Run { wall: begun.elapsed(), abandoned }, Err(error));
-        }
+fn report(
+    archive: &Archive,
+    runtime: &Runtime,
+    options: &ReplayOptions,
+    campaign: &Campaign<'_>,
+    gathered: &Gathered,
+    outcome: &Outcome,
+) -> RunReport {
+    let info = runtime.device_info(0);
+    let workers = outcome.workers;
+    let mut report = RunReport {
+        schema_version: hrr_perf::report::SCHEMA_VERSION,
+        hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
+        archive: archive.path().display().to_string(),
+        runtime: RuntimeReport { path: runtime.path().display().to_string(), version: runtime.version() },
+        device: DeviceReport { arch: runtime.device_arch(0), name: info.name, pci_bus_id: info.pci_bus_id },
+        mode: format!(
+            "{workers} worker thread{}, order {}",
+            if workers == 1 { "" } else { "s" },
+            options.order.as_str()
+        ),
+        threads: u32::try_from(workers).unwrap_or(u32::MAX),
+        order: options.order.as_str().to_owned(),
+        placement: outcome.placement.clone(),
+        pace: options.pace.to_string(),
+        range: options.range.map(|range| range.to_string()),
+        setup_ns: u64::try_from(outcome.setup.as_nanos()).unwrap_or(u64::MAX),
+        warmup: options.warmup,
+        planned_each_repetition: outcome.planned_each_repetition,
+        d2h: D2hReport {
+            exact: outcome.verdict.exact,
+            within: outcome.verdict.within,
+            failed: outcome.verdict.failed,
+            skipped: outcome.verdict.skipped_total(),
+        },
+        kernels_launched: outcome.kernels,
+        graphs_launched: outcome.graphs,
+        events_failed: outcome.failed_calls,
+        exit_code: outcome.exit_code(),
+        ..RunReport::default()
     };
-    // Blocking calls that were handed off may still be on their way.
-    for (lane, &total) in planned.lane_totals.iter().enumerate() {
-        while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
-            std::thread::yield_now();
-        }
-    }
-    if shared.progress.stopped() {
-        let wall = begun.elapsed();
-        let abandoned = !runners_idle(shared);
-        return (Run { wall, abandoned }, Ok(planned));
-    }
-    // The timed section ends when the devices are idle. In a thread of its own, whose device is nobody else's.
-    phase(Phase::Drain);
-    let (idle, on_idle) = crossbeam::channel::bounded(1);
-    {
-        let (runtime, devices) = (Arc::clone(&shared.runtime), planned.devices.clone());
-        std::thread::spawn(move || {
-            for device in devices {
-                if runtime.set_device(device).is_ok() {
-                    let _ = runtime.synchronize();
-                }
-            }
-            let _ = idle.send(());
-        });
-    }
-    // An error means that the thread could not say that it is done; then it is.
-    let _ = on_idle.recv();
-    let wall = begun.elapsed();
-    shared.dismiss();
-    (Run { wall, abandoned: false }, Ok(planned))
+    let kernels = archive.kernels();
+    let name = |number: u32| {
+        kernels
+            .of_launch(number.wrapping_add(1))
+            .map_or_else(|| format!("kernel {number}"), |kernel| kernel.name.clone())
+    };
+    let floor_ns = campaign.timer.as_ref().map(|timer| timer.floor_ns());
+    gathered.fill(&mut report, name, &campaign.placement.cores, floor_ns);
+    report
 }
 
 /// What progress lines need, where they are wanted.
@@ -492,21 +410,13 @@ fn print_progress(live: &Arc<Live>, every: Duration) -> crossbeam::channel::Send
     alive
 }
 
-/// Waits a while for every runner to leave the runtime.
-fn runners_idle(shared: &Shared) -> bool {
-    let deadline = Instant::now() + GRACE;
-    loop {
-        let boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: a runner that has just gone idle is seen at the next look.
-        if boards.iter().all(|board| board.event.load(Ordering::Relaxed) == 0) {
-            return true;
-        }
-        drop(boards);
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Looks for damage before any call is issued: what lies behind it would be left out in silence.
+fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
+    archive.streams().par_iter().try_for_each(|stream| {
+        stream
+            .check()
+            .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
+    })
 }
 
 fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String {
@@ -522,6 +432,7 @@ fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String
             name(got),
             name(expected)
         ),
+        FailureKind::Unallocated => format!("{place}: uses memory whose allocation failed in this replay; not issued"),
         FailureKind::Device { device, got } => {
             format!("{place}: its device {device} cannot be made current: {got} ({})", name(got))
         }

@@ -6,14 +6,19 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod cli;
 pub mod compare;
 pub mod driver;
 pub mod info;
 pub(crate) mod instruction;
+#[doc(hidden)]
+pub mod measure;
 pub(crate) mod mutation;
 pub mod plan;
+pub(crate) mod repeat;
+pub mod report;
 pub(crate) mod run;
 pub mod runtime;
 pub(crate) mod slots;

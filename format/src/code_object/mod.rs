@@ -124,6 +124,14 @@ pub fn signatures(image: &[u8]) -> Result<Vec<KernelSignature>, CodeObjectError>
     }
 }
 
+/// The kernels that a metadata note of an AMD GPU image describes.
+///
+/// # Errors
+/// Why the note cannot be read.
+pub fn metadata_signatures(note: &[u8]) -> Result<Vec<KernelSignature>, CodeObjectError> {
+    amdgpu_metadata::parse(note)
+}
+
 /// Length in bytes of the image at the start of `bytes`, from its headers: to the furthest byte that a bundle's entries
 /// or an ELF file's tables name. `None` where it is no image, or of a form that does not say.
 pub fn image_len(bytes: &[u8]) -> Option<usize> {

@@ -10,6 +10,7 @@ use hrr_format::record::{flag, marker};
 use serde::{Serialize, Serializer};
 
 use super::arguments::{arguments, call_text, kernel, return_text};
+use super::filter::Filter;
 
 /// Nanoseconds of a tick since the start of the capture, as microseconds.
 pub(super) fn microseconds(clock: &Clock, tick: u64) -> f64 {
@@ -17,17 +18,27 @@ pub(super) fn microseconds(clock: &Clock, tick: u64) -> f64 {
 }
 
 /// Writes a line for each call.
-pub(super) fn write_list(archive: &Archive, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write) -> io::Result<()> {
     let clock = &archive.manifest().clock;
     writeln!(out)?;
     writeln!(out, "[HRR] Events (number, thread, entry and return in us since the start, call):")?;
     let mut number = 0u64;
+    let mut listed = vec![true; archive.streams().len()];
     for Ordered { stream, record, .. } in merged(archive.streams()) {
         let thread = archive.streams()[stream].header().thread;
+        if filter.ends_before(number) {
+            break;
+        }
         if record.api() >= marker::FIRST {
-            if record.api() == marker::OBSERVED {
+            // What a listed call made visible is listed with it.
+            if record.api() == marker::OBSERVED && listed[stream] {
                 writeln!(out, "{:>8} {:>4} {:>14} {:>14}  observed blob {}", "", thread, "", "", record.word(0))?;
             }
+            continue;
+        }
+        listed[stream] = filter.takes(number, thread, archive.api(record.api()).name);
+        if !listed[stream] {
+            number += 1;
             continue;
         }
         let begin_us = microseconds(clock, record.begin());
@@ -50,6 +61,7 @@ pub(super) fn write_list(archive: &Archive, out: &mut dyn Write) -> io::Result<(
 #[derive(Debug)]
 pub(super) struct List<'a> {
     pub(super) archive: &'a Archive,
+    pub(super) filter: &'a Filter,
 }
 
 #[derive(Serialize)]
@@ -89,13 +101,20 @@ impl Serialize for List<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let archive = self.archive;
         let clock = &archive.manifest().clock;
-        let mut number = 0u64;
+        let mut next = 0u64;
+        let mut listed = vec![true; archive.streams().len()];
         serializer.collect_seq(merged(archive.streams()).filter_map(|Ordered { stream, record, .. }| {
             let thread = archive.streams()[stream].header().thread;
-            if record.api() == marker::OBSERVED {
+            if record.api() == marker::OBSERVED && listed[stream] {
                 return Some(Item::Observed { thread, observed_blob: record.word(0) });
             }
             if record.api() >= marker::FIRST {
+                return None;
+            }
+            let number = next;
+            next += 1;
+            listed[stream] = self.filter.takes(number, thread, archive.api(record.api()).name);
+            if !listed[stream] {
                 return None;
             }
             let returned = !record.in_flight();
@@ -119,7 +138,6 @@ impl Serialize for List<'_> {
                 ret_text: if returned { return_text(archive, &record) } else { String::new() },
                 in_flight: record.in_flight(),
             };
-            number += 1;
             Some(Item::Call(call))
         }))
     }

@@ -4,6 +4,9 @@
 
 mod arguments;
 mod calls;
+mod csv;
+mod filter;
+mod memory;
 mod root;
 mod summary;
 mod table;
@@ -13,12 +16,13 @@ mod text;
 mod tests;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
 use serde::Serialize;
 
 pub(crate) use arguments::{call_text, kernel, printable};
+pub use filter::{EventRange, Filter, Glob};
 use summary::Summary;
 
 /// Version of the JSON that is printed. It rises when a key changes its meaning or goes.
@@ -45,12 +49,16 @@ pub enum Output {
 }
 
 /// What to print, and how.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct InfoOptions {
     /// Whether to list the calls.
     pub calls: Calls,
     /// Text or JSON.
     pub output: Output,
+    /// Which calls are listed, here and in tables.
+    pub filter: Filter,
+    /// Directory for tables; none are written without.
+    pub csv: Option<PathBuf>,
 }
 
 /// Whether everything that the archive should hold could be read.
@@ -93,15 +101,18 @@ pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Re
 /// Of the output.
 pub fn print_info(archive: &Archive, options: &InfoOptions, out: &mut dyn Write) -> io::Result<Condition> {
     let summary = Summary::collect(archive);
+    if let Some(dir) = &options.csv {
+        csv::write(archive, &summary, &options.filter, dir)?;
+    }
     match options.output {
         Output::Text => {
             text::write_summary(&summary, out)?;
             if options.calls == Calls::List {
-                calls::write_list(archive, out)?;
+                calls::write_list(archive, &options.filter, out)?;
             }
         }
         Output::Json => {
-            let calls = (options.calls == Calls::List).then_some(calls::List { archive });
+            let calls = (options.calls == Calls::List).then_some(calls::List { archive, filter: &options.filter });
             write_json(&Report { schema_version: SCHEMA_VERSION, summary: &summary, calls }, out)?;
         }
     }

@@ -1,10 +1,10 @@
 //! One pass over an archive: what it holds, by thread, API and kernel.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::blob_store::BlobStore;
-use hrr_format::catalogue::Returns;
+use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::manifest::{Clock, Device, Runtime};
 use hrr_format::record::{BlobRef, Presence, Record, SectionTag, marker};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::arguments::call_text;
 use super::calls::microseconds;
+use super::memory::{self, Memory};
 
 /// `hipErrorNotReady`: the answer of a query, not a failure.
 const NOT_READY: i32 = 600;
@@ -21,6 +22,8 @@ const NOT_READY: i32 = 600;
 pub(super) struct Summary {
     pub(super) archive: String,
     pub(super) complete: bool,
+    /// Whether the recording ended without closing its archive, and was repaired since.
+    pub(super) repaired: bool,
     pub(super) contents: &'static str,
     pub(super) pid: u64,
     pub(super) parent_pid: u64,
@@ -34,6 +37,10 @@ pub(super) struct Summary {
     pub(super) unsized_launches: u64,
     pub(super) blobs: StoreTotals,
     pub(super) code_objects: StoreTotals,
+    pub(super) streams: StreamTotals,
+    pub(super) memory: Memory,
+    /// Calls that a replay refuses, by API and reason.
+    pub(super) unreplayable: Vec<Unreplayable>,
     pub(super) unobserved_results: u64,
     pub(super) withheld: u64,
     pub(super) clock: Clock,
@@ -51,6 +58,27 @@ pub(super) struct StoreTotals {
     pub(super) numbers: u64,
     pub(super) distinct: u64,
     pub(super) distinct_bytes: u64,
+    /// Bytes of all numbers, equal contents counted each time.
+    pub(super) bytes: u64,
+    /// `bytes` to `distinct_bytes`.
+    pub(super) dedup_ratio: f64,
+}
+
+/// The streams of the program.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct StreamTotals {
+    /// Streams that calls created.
+    pub(super) created: u64,
+    /// Streams that calls worked on, default streams included.
+    pub(super) used: u64,
+}
+
+/// Calls of one API that a replay refuses for one reason.
+#[derive(Debug, Serialize)]
+pub(super) struct Unreplayable {
+    pub(super) api: String,
+    pub(super) calls: u64,
+    pub(super) reason: String,
 }
 
 /// The calls of a thread.
@@ -88,7 +116,10 @@ pub(super) struct ApiTotals {
     /// Time between entry and return, of the calls that returned.
     pub(super) total_us: f64,
     pub(super) mean_us: f64,
+    pub(super) min_us: f64,
     pub(super) max_us: f64,
+    /// Standard deviation.
+    pub(super) deviation_us: f64,
 }
 
 /// The launches of a kernel.
@@ -98,6 +129,8 @@ pub(super) struct KernelTotals {
     pub(super) name: String,
     pub(super) code_object: Option<u64>,
     pub(super) launches: u64,
+    /// Bytes of arguments over all launches.
+    pub(super) argument_bytes: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -106,6 +139,8 @@ struct ApiCounts {
     failed: u64,
     returned: u64,
     ticks: u64,
+    squares: f64,
+    min_ticks: u64,
     max_ticks: u64,
 }
 
@@ -113,7 +148,12 @@ struct ApiCounts {
 #[derive(Default)]
 struct Counts {
     apis: HashMap<u16, ApiCounts>,
-    launches: HashMap<u32, u64>,
+    /// Launches and bytes of arguments by kernel.
+    launches: HashMap<u32, (u64, u64)>,
+    streams_created: u64,
+    /// By value: a value that was used again counts once.
+    streams_used: HashSet<u64>,
+    unreplayable: BTreeMap<(String, String), u64>,
     last_tick: u64,
     unobserved: u64,
     withheld: u64,
@@ -151,6 +191,7 @@ impl Summary {
         Summary {
             archive: archive.path().display().to_string(),
             complete: manifest.complete,
+            repaired: archive.repaired().is_some(),
             contents: archive.contents().as_str(),
             pid: manifest.pid,
             parent_pid: manifest.parent_pid,
@@ -164,6 +205,12 @@ impl Summary {
             unsized_launches: manifest.unsized_launches,
             blobs: store_totals(archive.blobs()),
             code_objects: store_totals(archive.code_objects()),
+            streams: StreamTotals { created: counts.streams_created, used: counts.streams_used.len() as u64 },
+            memory: memory::collect(archive),
+            unreplayable: std::mem::take(&mut counts.unreplayable)
+                .into_iter()
+                .map(|((api, reason), calls)| Unreplayable { api, calls, reason })
+                .collect(),
             unobserved_results: counts.unobserved,
             withheld: counts.withheld,
             clock,
@@ -213,6 +260,8 @@ fn thread(
             let ticks = record.end().saturating_sub(record.begin());
             api.returned += 1;
             api.ticks = api.ticks.saturating_add(ticks);
+            api.squares += ticks as f64 * ticks as f64;
+            api.min_ticks = if api.returned == 1 { ticks } else { api.min_ticks.min(ticks) };
             api.max_ticks = api.max_ticks.max(ticks);
         } else {
             in_flight = Some(Hanging {
@@ -222,7 +271,14 @@ fn thread(
             });
         }
         if let Some(kernel) = record.aux().checked_sub(1) {
-            *counts.launches.entry(kernel).or_default() += 1;
+            let (launches, bytes) = counts.launches.entry(kernel).or_default();
+            *launches += 1;
+            *bytes += record.section_tagged(SectionTag::KernelArgs).map_or(0, |args| args.payload.len() as u64);
+        }
+        count_streams(archive, &record, counts);
+        if let Some(reason) = refusal(archive, &record) {
+            let api = archive.api(record.api()).name.to_owned();
+            *counts.unreplayable.entry((api, reason)).or_default() += 1;
         }
         count_contents(archive, &record, counts);
     }
@@ -241,6 +297,45 @@ fn thread(
         in_flight: None,
     };
     (totals, in_flight)
+}
+
+fn count_streams(archive: &Archive, record: &Record<'_>, counts: &mut Counts) {
+    let Some(api) = archive.row_of(record).filter(|_| record.ret() == 0) else { return };
+    counts.streams_created += u64::from(api.param_with(|role| *role == Role::Create(HandleKind::Stream)).is_some());
+    if !matches!(api.effect, Effect::Host) {
+        let given = api.stream_param().map(|param| record.word(usize::from(api.params[param].word)));
+        let works = api.effect == Effect::Enqueue || api.effect == Effect::BlockCopy;
+        counts.streams_used.extend(given.or_else(|| works.then_some(0)));
+    }
+}
+
+/// Why a replay refuses a call, as far as the call itself tells.
+fn refusal(archive: &Archive, record: &Record<'_>) -> Option<String> {
+    let Some(api) = archive.api(record.api()).known else {
+        return Some("not known to this build".to_owned());
+    };
+    if usize::from(api.words) != record.word_count() {
+        return Some(format!("recorded with {} argument words; this build has {}", record.word_count(), api.words));
+    }
+    if record.in_flight() || record.ret() != 0 {
+        return None;
+    }
+    match api.policy {
+        Policy::Refuse(reason) => return Some(reason.to_owned()),
+        Policy::Skip(_) => return None,
+        Policy::Replay | Policy::ReplayAs(_) => {}
+    }
+    if record.sections().map_while(Result::ok).any(|section| section.presence == Presence::Withheld) {
+        return Some("needs contents that were withheld".to_owned());
+    }
+    let launches = |role: &Role| matches!(role, Role::KernelParams);
+    let unsized_launch = api.param_with(launches).is_some_and(|param| {
+        let given = record.word(usize::from(api.params[param].word)) != 0;
+        let kernel = archive.kernels().of_launch(record.aux());
+        let takes_none = kernel.and_then(|kernel| kernel.args.as_deref()).is_some_and(<[_]>::is_empty);
+        given && !takes_none && record.section_tagged(SectionTag::KernelArgs).is_none()
+    });
+    unsized_launch.then(|| "launches a kernel whose code object says nothing of its arguments".to_owned())
 }
 
 /// Whether a call that returned tells an error. The answer of a query that work is not done is none.
@@ -264,7 +359,25 @@ fn count_contents(archive: &Archive, record: &Record<'_>, counts: &mut Counts) {
 
 fn store_totals(store: &BlobStore) -> StoreTotals {
     let stored = store.stored();
-    StoreTotals { numbers: store.len() as u64, distinct: stored.contents, distinct_bytes: stored.bytes }
+    let bytes = store.index().entries().iter().fold(0u64, |sum, entry| sum.saturating_add(entry.len_bytes));
+    let dedup_ratio = if stored.bytes == 0 { 1.0 } else { bytes as f64 / stored.bytes as f64 };
+    StoreTotals {
+        numbers: store.len() as u64,
+        distinct: stored.contents,
+        distinct_bytes: stored.bytes,
+        bytes,
+        dedup_ratio,
+    }
+}
+
+/// Standard deviation of the time between entry and return, in ticks.
+fn deviation(api: &ApiCounts) -> f64 {
+    if api.returned < 2 {
+        return 0.0;
+    }
+    let count = api.returned as f64;
+    let mean = api.ticks as f64 / count;
+    ((api.squares / count - mean * mean).max(0.0) * count / (count - 1.0)).sqrt()
 }
 
 /// By falling number of calls, then by name.
@@ -280,7 +393,9 @@ fn api_totals(archive: &Archive, counts: &Counts) -> Vec<ApiTotals> {
             failed_calls: api.failed,
             total_us: us(api.ticks),
             mean_us: if api.returned == 0 { 0.0 } else { us(api.ticks) / api.returned as f64 },
+            min_us: us(api.min_ticks),
             max_us: us(api.max_ticks),
+            deviation_us: us(deviation(api) as u64),
         })
         .collect();
     totals.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
@@ -292,13 +407,14 @@ fn kernel_totals(archive: &Archive, counts: &Counts) -> Vec<KernelTotals> {
     let mut totals: Vec<KernelTotals> = counts
         .launches
         .iter()
-        .map(|(&kernel, &launches)| {
+        .map(|(&kernel, &(launches, argument_bytes))| {
             let known = archive.kernels().get(kernel);
             KernelTotals {
                 kernel,
                 name: known.map_or_else(|| format!("(kernel {kernel}, unnamed)"), |known| known.name.clone()),
                 code_object: known.and_then(|known| known.code_object),
                 launches,
+                argument_bytes,
             }
         })
         .collect();

@@ -13,7 +13,7 @@ use hrr_format::record_builder::RecordBuilder;
 use hrr_format::stream_file::{ContentsMode, HEADER_BYTES};
 use serde_json::Value;
 
-use super::{Calls, Condition, InfoError, InfoOptions, Output, print_path};
+use super::{Calls, Condition, Filter, InfoError, InfoOptions, Output, print_path};
 
 /// Position of a parameter.
 fn param(api: &Api, name: &str) -> u8 {
@@ -114,7 +114,7 @@ fn write_process(root: &Path, pid: u64) -> PathBuf {
 
 fn print(path: &Path, calls: Calls, output: Output) -> (String, Condition) {
     let mut out = Vec::new();
-    let condition = print_path(path, &InfoOptions { calls, output }, &mut out).unwrap();
+    let condition = print_path(path, &InfoOptions { calls, output, ..InfoOptions::default() }, &mut out).unwrap();
     (String::from_utf8(out).unwrap(), condition)
 }
 
@@ -138,6 +138,9 @@ fn the_summary_tells_what_was_recorded() {
 [HRR] Blobs        : 1 (1 distinct, 4.0 KiB); 1 result that the program never waited for
 [HRR] Code Objects : 1 (1 distinct, 4 bytes)
 [HRR] Threads      : 2
+[HRR] Streams      : 0 created, 3 used
+[HRR] Memory       : at most 4.0 KiB (device 4.0 KiB in 1 allocation)
+[HRR] Replayable   : yes
 [HRR] Process      : 7 (parent 6)
 [HRR] Command      : ./app 'two words'
 [HRR] Recorded     : 0.005 ms from 2000-02-29 00:00:00 UTC
@@ -162,8 +165,8 @@ fn the_summary_tells_what_was_recorded() {
       1       0     0.000    0.000   0.000  hipStreamSynchronize
 
 [HRR] Kernels by launches:
-  Launches  Code object  Kernel
-         1            0  saxpy
+  Launches  Argument bytes  Code object  Kernel
+         1              40            0  saxpy
 ",
         path = path.display()
     );
@@ -378,4 +381,128 @@ fn any_wrong_byte_is_printed_or_told() {
         }
         std::fs::write(&file, good).unwrap();
     }
+}
+
+/// Two threads that allocate and free, copy the same contents twice, and make calls that no replay makes.
+fn write_busy_process(root: &Path) -> PathBuf {
+    let path = process_dir(root, 9);
+    let mut writer = ArchiveWriter::create(&path, 9, ContentsMode::Contents).unwrap();
+    writer.manifest_mut().clock = Clock { ticks_per_second: 1_000_000_000, ..Clock::default() };
+    writer.blob(0, &[1; 100]).unwrap();
+    writer.blob(1, &[1; 100]).unwrap();
+    writer.kernel(&saxpy());
+    let row = |name: &str, words: &[u64]| RecordBuilder::new(api(name).id, words);
+    let address = |builder: RecordBuilder, address: u64| {
+        builder.section(SectionTag::Out, 0, Presence::Present, &address.to_le_bytes())
+    };
+    let copy = |number| {
+        let reference = BlobRef { number, size_bytes: 100 };
+        row("hipMemcpy", &[0x1000, 0x9000, 100, 1]).blob(SectionTag::BlobIn, 1, reference)
+    };
+    let refused = hrr_format::catalogue::APIS
+        .iter()
+        .find(|api| matches!(api.policy, hrr_format::catalogue::Policy::Refuse(_)))
+        .unwrap();
+    writer
+        .stream(
+            0,
+            90,
+            "main",
+            &[
+                address(row("hipStreamCreate", &[0xff00]), 0xaa00).ticks(1, 2).build(),
+                address(row("hipMalloc", &[0xff00, 1000]), 0x1000).ticks(3, 4).build(),
+                copy(0).ticks(5, 15).build(),
+                copy(1).ticks(16, 46).build(),
+                launch(&[0; 40], Presence::Present).ticks(50, 60).build(),
+                row("hipFree", &[0x1000]).ticks(70, 71).build(),
+                RecordBuilder::new(refused.id, &vec![0; usize::from(refused.words)]).ticks(80, 81).build(),
+            ],
+        )
+        .unwrap();
+    writer
+        .stream(
+            1,
+            91,
+            "worker",
+            &[
+                address(row("hipHostMalloc", &[0xff00, 500, 0]), 0x8000).ticks(10, 11).build(),
+                // Memory of the same address as what the first thread frees, while that call returns.
+                address(row("hipMalloc", &[0xff00, 3000]), 0x1000).ticks(69, 72).build(),
+            ],
+        )
+        .unwrap();
+    writer.finish().unwrap();
+    path
+}
+
+#[test]
+fn memory_streams_and_refused_calls_are_summed_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_busy_process(dir.path());
+    let (text, condition) = print(&path, Calls::Total, Output::Text);
+    assert_eq!(condition, Condition::Whole, "{text}");
+    for expected in [
+        "Blobs        : 2 (1 distinct, 100 bytes instead of 200 bytes: 2.00 to 1)",
+        "Streams      : 1 created, 2 used",
+        "Memory       : at most 3.4 KiB (device 2.9 KiB in 2 allocations, pinned 500 bytes in 1 allocation)",
+        "Replayable   : no: 1 call below",
+        "Calls that a replay refuses:",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in {text}");
+    }
+    let (json, _) = print(&path, Calls::Total, Output::Json);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["memory"]["device"]["peak_bytes"], 3000);
+    assert_eq!(json["memory"]["device"]["left_bytes"], 3000);
+    assert_eq!(json["memory"]["pinned"]["left_bytes"], 500);
+    assert_eq!(json["kernel_launches"][0]["argument_bytes"], 40);
+    assert_eq!(json["unreplayable"][0]["calls"], 1);
+}
+
+#[test]
+fn filters_pick_calls_and_keep_their_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_busy_process(dir.path());
+    let events = |filter: Filter| {
+        let options = InfoOptions { calls: Calls::List, output: Output::Json, filter, csv: None };
+        let mut out = Vec::new();
+        print_path(&path, &options, &mut out).unwrap();
+        let json: Value = serde_json::from_slice(&out).unwrap();
+        let calls = json["calls"].as_array().unwrap().clone();
+        let text_options = InfoOptions { output: Output::Text, ..options };
+        let mut text = Vec::new();
+        print_path(&path, &text_options, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let listed = text.split("[HRR] Events (").nth(1).unwrap().lines().count() - 1;
+        assert_eq!(listed, calls.len(), "{text}");
+        calls.iter().map(|call| call["event"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(events(Filter::default()), (0..9).collect::<Vec<_>>());
+    assert_eq!(events(Filter { thread: Some(1), ..Filter::default() }), [3, 6]);
+    assert_eq!(events(Filter { api: Some("*Malloc,hipFree".parse().unwrap()), ..Filter::default() }), [1, 3, 6, 7]);
+    assert_eq!(events(Filter { range: Some("2..=4".parse().unwrap()), ..Filter::default() }), [2, 3, 4]);
+    let both = Filter { thread: Some(0), range: Some("3..".parse().unwrap()), ..Filter::default() };
+    assert_eq!(events(both), [4, 5, 7, 8]);
+}
+
+#[test]
+fn tables_have_the_columns_of_rocprofv3() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_busy_process(dir.path());
+    let csv = dir.path().join("tables");
+    let options = InfoOptions { csv: Some(csv.clone()), ..InfoOptions::default() };
+    print_path(&path, &options, &mut Vec::new()).unwrap();
+    let read = |name: &str| std::fs::read_to_string(csv.join(name)).unwrap();
+    let calls = read("9_hip_api_trace.csv");
+    assert!(calls.starts_with("Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp\n"));
+    assert!(calls.contains("\nHIP_API,hipMemcpy,9,90,2,5,15\n"), "{calls}");
+    assert_eq!(calls.lines().count(), 1 + 9);
+    let copies = read("9_memory_copy_trace.csv");
+    assert!(copies.contains("\nMEMORY_COPY,MEMORY_COPY_HOST_TO_DEVICE,9,90,0x0,100,2,5,15\n"), "{copies}");
+    let kernels = read("9_kernel_trace.csv");
+    assert!(kernels.contains("\nKERNEL_LAUNCH,9,90,0x2,saxpy,5,50,60,64,256,1,1,1024,1,1\n"), "{kernels}");
+    let stats = read("9_hip_stats.csv");
+    assert!(stats.starts_with("Name,Calls,TotalDurationNs,AverageNs,Percentage,MinNs,MaxNs,StdDev\n"));
+    assert!(stats.contains("\nhipMemcpy,2,40,20.000,"), "{stats}");
+    assert!(stats.lines().any(|line| line.starts_with("hipMemcpy,") && line.contains(",10,30,14.")), "{stats}");
 }

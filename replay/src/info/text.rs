@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use hrr_format::manifest::ClockKind;
 
 use super::arguments::printable;
+use super::memory::Memory;
 use super::summary::{StoreTotals, Summary};
 use super::table::{self, Align};
 
@@ -60,7 +61,33 @@ fn store_text(store: &StoreTotals) -> String {
     if store.numbers == 0 {
         return "0".to_owned();
     }
-    format!("{} ({} distinct, {})", store.numbers, store.distinct, bytes_text(store.distinct_bytes))
+    if store.distinct == store.numbers {
+        return format!("{} ({} distinct, {})", store.numbers, store.distinct, bytes_text(store.distinct_bytes));
+    }
+    format!(
+        "{} ({} distinct, {} instead of {}: {:.2} to 1)",
+        store.numbers,
+        store.distinct,
+        bytes_text(store.distinct_bytes),
+        bytes_text(store.bytes),
+        store.dedup_ratio
+    )
+}
+
+/// Peaks by kind; a kind that was not allocated is left out.
+fn memory_text(memory: &Memory) -> String {
+    let kinds = [("device", memory.device), ("pinned", memory.pinned), ("managed", memory.managed)];
+    let used: Vec<String> = kinds
+        .iter()
+        .filter(|(_, held)| held.allocations > 0)
+        .map(|(name, held)| {
+            format!("{name} {} in {}", bytes_text(held.peak_bytes), counted(held.allocations, "allocation"))
+        })
+        .collect();
+    if used.is_empty() {
+        return "none allocated".to_owned();
+    }
+    format!("at most {} ({})", bytes_text(memory.peak_bytes), used.join(", "))
 }
 
 /// Writes the whole summary.
@@ -69,6 +96,7 @@ pub(super) fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Resul
     write_threads(summary, out)?;
     write_apis(summary, out)?;
     write_kernels(summary, out)?;
+    write_unreplayable(summary, out)?;
     if !summary.warnings.is_empty() {
         writeln!(out)?;
     }
@@ -82,6 +110,10 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |label: &str, value: &str| writeln!(out, "[HRR] {label:<13}: {value}");
     line("Archive", &printable(&summary.archive))?;
     let complete = match (summary.complete, summary.calls_in_flight) {
+        (true, calls) if summary.repaired => {
+            let calls = if calls == 0 { String::new() } else { format!(", inside {}", counted(calls, "call")) };
+            format!("repaired: the process ended without closing its archive, or it was damaged{calls}")
+        }
         (true, 0) => "yes".to_owned(),
         (true, calls) => format!("yes, with {} that had not returned", counted(calls, "call")),
         (false, 0) => "no: the process ended without closing its archive, or still runs".to_owned(),
@@ -113,6 +145,16 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     line("Blobs", &format!("{}{unobserved}", store_text(&summary.blobs)))?;
     line("Code Objects", &store_text(&summary.code_objects))?;
     line("Threads", &summary.threads.len().to_string())?;
+    line("Streams", &format!("{} created, {} used", summary.streams.created, summary.streams.used))?;
+    line("Memory", &memory_text(&summary.memory))?;
+    let unreplayable: u64 = summary.unreplayable.iter().map(|refused| refused.calls).sum();
+    line(
+        "Replayable",
+        &match unreplayable {
+            0 => "yes".to_owned(),
+            calls => format!("no: {} below", counted(calls, "call")),
+        },
+    )?;
     line("Process", &format!("{} (parent {})", summary.pid, summary.parent_pid))?;
     if !summary.command.is_empty() {
         let words: Vec<String> = summary.command.iter().map(|word| shell_word(word)).collect();
@@ -210,16 +252,35 @@ fn write_apis(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     table::write(&columns, rows, out)
 }
 
+fn write_unreplayable(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if summary.unreplayable.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    writeln!(out, "[HRR] Calls that a replay refuses:")?;
+    let columns = [("Calls", Align::Right), ("API", Align::Left), ("Reason", Align::Left)];
+    let rows = summary.unreplayable.iter().map(|refused| {
+        vec![refused.calls.to_string(), printable(&refused.api).into_owned(), printable(&refused.reason).into_owned()]
+    });
+    table::write(&columns, rows, out)
+}
+
 fn write_kernels(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if summary.kernel_launches.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
     writeln!(out, "[HRR] Kernels by launches:")?;
-    let columns = [("Launches", Align::Right), ("Code object", Align::Right), ("Kernel", Align::Left)];
+    let columns = [
+        ("Launches", Align::Right),
+        ("Argument bytes", Align::Right),
+        ("Code object", Align::Right),
+        ("Kernel", Align::Left),
+    ];
     let rows = summary.kernel_launches.iter().take(KERNELS_SHOWN).map(|kernel| {
         vec![
             kernel.launches.to_string(),
+            kernel.argument_bytes.to_string(),
             kernel.code_object.map_or_else(|| "-".to_owned(), |number| number.to_string()),
             printable(&kernel.name).into_owned(),
         ]

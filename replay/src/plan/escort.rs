@@ -103,7 +103,10 @@ impl<'a> Planner<'a> {
         // The stream of hipLaunchByPtr is another call's argument; an event belongs to the device it is made on.
         let markable = enqueues && may_touch_device && !call.api.name.starts_with("hipLaunchByPtr");
         let mark = stream.filter(|stream| {
-            markable && self.triage.marks.is_some() && self.order_mode != OrderMode::Program && stream.device == call.device
+            markable
+                && self.triage.marks.is_some()
+                && self.order_mode != OrderMode::Program
+                && stream.device == call.device
         });
         Escort {
             mark,
@@ -183,7 +186,7 @@ impl<'a> Planner<'a> {
 
     fn emit_line(&self, call: &Call<'a>, chunk: &mut Chunk, line: &str, progress: u64, waits: &[Wait]) {
         let text = padded_copy(chunk, line.as_bytes());
-        let draft = Draft::new(chunk, [text as u64, line.len() as u64].into_iter());
+        let draft = Draft::new(chunk, 2, [text as u64, line.len() as u64]);
         finish_own(draft, call, chunk, print_thunk, std::ptr::null(), progress, call.api, waits);
     }
 
@@ -198,7 +201,7 @@ impl<'a> Planner<'a> {
         progress: u64,
         api: &'static Api,
     ) {
-        let draft = Draft::new(chunk, words.iter().copied());
+        let draft = Draft::new(chunk, words.len(), words.iter().copied());
         finish_own(draft, call, chunk, thunk, function, progress, api, &[]);
     }
 }

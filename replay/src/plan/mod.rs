@@ -11,8 +11,11 @@
 //! * [`draft`]: an instruction in the making
 //! * [`coverage`]: when staged host memory may be used again
 //! * [`escort`]: what goes with calls for triage
+//! * [`annotate`]: what measuring runs need to know
+//! * [`teardown`]: what is left to destroy when the archive ends
 
 pub(crate) mod address;
+pub mod annotate;
 pub(crate) mod bounds;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
@@ -27,6 +30,7 @@ pub(crate) mod objects;
 pub mod order;
 pub(crate) mod own_thread;
 pub(crate) mod special;
+pub(crate) mod teardown;
 pub(crate) mod timeline;
 pub(crate) mod visibility;
 
@@ -42,7 +46,9 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::record::{Presence, Record, SectionTag, marker};
+use hrr_format::stream_file::ContentsMode;
 
+use annotate::{Annotate, Annotations, Position};
 use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
@@ -53,12 +59,13 @@ use lower::{Call, Lowering, word_at};
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
 use special::{HostSide, Special};
+use teardown::Teardown;
 use timeline::{Point, Timeline};
 
 use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::runtime::Runtime;
-use crate::stage::{HostKind, HostMemory, Shape};
+use crate::stage::{HostKind, HostMemory, Shape, StageError};
 use crate::thunk::THUNKS;
 use crate::triage::own_calls;
 
@@ -153,13 +160,19 @@ pub(crate) struct Planned {
     pub(crate) over_budget: u64,
     /// Devices that captured threads use.
     pub(crate) devices: Vec<i32>,
+    /// What destroys the objects that the archive leaves alive.
+    pub(crate) teardown: Teardown,
+    /// The range that is measured was entered.
+    pub(crate) range_entered: bool,
+    /// The archive goes on behind the range.
+    pub(crate) cut: bool,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
 #[derive(Debug)]
 struct Open {
     node: Option<Node>,
-    facts: dependency::CallFacts,
+    facts: Box<dependency::CallFacts>,
     definitions: Vec<Definition>,
 }
 
@@ -180,7 +193,10 @@ pub(crate) struct Planner<'a> {
     images: FxHashMap<u64, usize>,
     kernel_rooms: KernelRooms,
     order: Order,
-    chunks: Vec<Chunk>,
+    /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// Room for the waits of a call.
+    waits: Vec<Wait>,
     /// D2H results not yet observed, by blob number.
     pending: FxHashMap<u64, Pending>,
     /// Last enqueue on each stream object.
@@ -198,6 +214,7 @@ pub(crate) struct Planner<'a> {
     /// Per captured thread: parts of launches that are given to the runtime only with the launch.
     put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
+    annotations: Annotations,
 }
 
 #[derive(Clone, Debug)]
@@ -222,6 +239,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) checks: Sender<Check>,
     /// What goes with calls for triage.
     pub(crate) triage: TriagePlan<'a>,
+    /// What is to be taken down besides.
+    pub(crate) annotate: Annotate,
 }
 
 /// What takes the planner's output while it works.
@@ -230,6 +249,8 @@ pub(crate) trait Delivery {
     fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>);
     /// The budget is used up: the run must begin, or go on, before there can be more.
     fn part_ready(&mut self, devices: &[i32]);
+    /// The range that is measured begins with `event`; before it, captured threads have this many instructions each.
+    fn range_begins(&mut self, event: u64, lane_totals: &[u64]);
     /// Whether a wait of the run is fulfilled.
     fn done(&self, wait: Wait) -> bool;
     /// Sum of all progress, to see whether the run moves.
@@ -257,7 +278,8 @@ impl<'a> Planner<'a> {
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),
-            chunks: (0..assignment.workers).map(|_| Chunk::default()).collect(),
+            chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
+            waits: Vec::new(),
             assignment,
             pending: FxHashMap::default(),
             last_enqueue: FxHashMap::default(),
@@ -271,6 +293,7 @@ impl<'a> Planner<'a> {
             order_mode: settings.order,
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
+            annotations: Annotations::new(settings.annotate, lanes),
         }
     }
 
@@ -290,6 +313,18 @@ impl<'a> Planner<'a> {
             let Some(point) = timeline.next() else { break };
             match point {
                 Point::Begin { lane, record } => {
+                    let launches = self.archive.api(record.api()).known.is_some_and(annotate::launches_kernel);
+                    match self.annotations.position(event, launches) {
+                        Position::Over => {
+                            self.planned.cut = true;
+                            break;
+                        }
+                        Position::First => {
+                            let totals: Vec<u64> = self.lanes.iter().map(|lane| lane.planned).collect();
+                            delivery.range_begins(event, &totals);
+                        }
+                        Position::Before | Position::Inside => {}
+                    }
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
@@ -308,6 +343,10 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        if self.planned.cut {
+            // Calls that were entered in the range and returned behind it have returned by the end of the run.
+            (0..self.lanes.len() as u32).for_each(|lane| self.end(lane));
+        }
         self.deliver_all(event, delivery)?;
         // Results that nothing made visible to the program.
         for (_, pending) in self.pending.drain() {
@@ -325,6 +364,8 @@ impl<'a> Planner<'a> {
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
         self.planned.devices.sort_unstable();
+        self.planned.range_entered = self.annotations.is_inside();
+        self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
         Ok(())
     }
 
@@ -335,8 +376,11 @@ impl<'a> Planner<'a> {
     }
 
     fn deliver(&mut self, worker: usize, delivery: &mut impl Delivery) {
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let Some(chunk) = &mut self.chunks[worker] else { return };
         if !chunk.instructions.is_empty() {
+            // A worker that has filled one will likely fill another of the same size.
+            let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
+            let mut chunk = std::mem::replace(&mut **chunk, next);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }
@@ -398,7 +442,8 @@ impl<'a> Planner<'a> {
     fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
         let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        (self.chunks[worker].instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
+        let chunk = self.chunks[worker].as_deref()?;
+        (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
     }
 
     /// Whether another captured thread of the same worker makes a call before this one returns.
@@ -454,7 +499,15 @@ impl<'a> Planner<'a> {
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
         let call = Call { api, record, event, lane, device };
+        let marks = record.flags();
+        if marks & hrr_format::record::flag::REFUSED != 0 {
+            return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
+        }
         let left_out = match api.policy {
+            _ if marks & hrr_format::record::flag::LEFT_OUT != 0 => {
+                self.planned.skipped += 1;
+                true
+            }
             Policy::Skip(_) => {
                 self.planned.skipped += 1;
                 true
@@ -483,19 +536,19 @@ impl<'a> Planner<'a> {
         };
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         if !self.planned.devices.contains(&device) {
             self.planned.devices.push(device);
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let mut chunk = self.chunks[worker].take().unwrap_or_default();
         let result = self.emit(&call, &mut chunk, blocks_others);
-        self.chunks[worker] = chunk;
+        self.chunks[worker] = Some(chunk);
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
             self.lanes[lane as usize].last_error_unknown = true;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         result
     }
@@ -503,9 +556,11 @@ impl<'a> Planner<'a> {
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let mut lowering = Lowering { facts: self.order.facts(), ..Lowering::default() };
-        let mut waits = Vec::new();
-        let mut draft = Draft::new(chunk, record.words().collect::<Vec<_>>().into_iter());
+        let mut lowering = Lowering::new(self.order.facts());
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        let mut draft = Draft::new(chunk, record.word_count(), record.words());
+        // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
@@ -602,6 +657,7 @@ impl<'a> Planner<'a> {
         }
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
+        waits.extend(self.annotations.gate(lane));
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
         let words = draft.words;
@@ -621,6 +677,9 @@ impl<'a> Planner<'a> {
             None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
             None => draft.finish(chunk, issue, &waits),
         }
+        self.waits = waits;
+        self.annotate(call, &lowering, special, chunk);
+        self.note_lasting_state(call);
         self.emit_after(call, &escort, words, chunk, count)?;
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
@@ -744,6 +803,8 @@ impl<'a> Planner<'a> {
         }
         if let Some(node) = open.node {
             self.order.end(node, open.facts);
+        } else {
+            self.order.recycle(open.facts);
         }
     }
 
@@ -751,6 +812,20 @@ impl<'a> Planner<'a> {
     fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
         if record.api() != marker::OBSERVED {
             return Ok(());
+        }
+        // A recorder that saw the end of its process has written whatever it says that the program saw.
+        let manifest = self.archive.manifest();
+        let whole = manifest.complete && self.archive.repaired().is_none();
+        if whole
+            && self.archive.contents() == ContentsMode::Contents
+            && self.archive.blobs().index().get(record.word(0)).is_none()
+        {
+            return Err(PlanError {
+                event,
+                thread: self.archive.streams()[lane as usize].header().thread,
+                api: "device-to-host result".to_owned(),
+                reason: StageError::Missing { blob: record.word(0) }.into(),
+            });
         }
         let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
         let refuse = |reason: Refusal| PlanError {
@@ -770,7 +845,7 @@ impl<'a> Planner<'a> {
             Pending::Graph { address, len_bytes, check } => {
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
-                let mut chunk = std::mem::take(&mut self.chunks[worker]);
+                let mut chunk = self.chunks[worker].take().unwrap_or_default();
                 let count = self.lanes[lane as usize].planned + 1;
                 let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
                 let mut waits = Vec::new();
@@ -781,7 +856,7 @@ impl<'a> Planner<'a> {
                 }
                 let side = HostSide::SaveTo(place);
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
-                self.chunks[worker] = chunk;
+                self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
                 self.order.issued(lane, count, false);
                 result.map_err(refuse)?;

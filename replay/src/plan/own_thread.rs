@@ -71,7 +71,8 @@ impl<'a> Planner<'a> {
         if !call.succeeded() {
             return Err(Refusal::NotReissued);
         }
-        let named = NAMED.iter().find(|(hidden, _)| *hidden == call.api.name).and_then(|(_, named)| Api::by_name(named));
+        let named =
+            NAMED.iter().find(|(hidden, _)| *hidden == call.api.name).and_then(|(_, named)| Api::by_name(named));
         let Some(enqueue) = named.filter(|named| named.words == call.api.words + 1) else {
             return Err(Refusal::Policy(
                 "it works on its OS thread's own default stream, which captured threads that share workers do not have; \
@@ -104,7 +105,7 @@ impl<'a> Planner<'a> {
             ..issue
         };
         draft.finish(chunk, enqueue, waits);
-        let mut draft = Draft::new(chunk, [0].into_iter());
+        let mut draft = Draft::new(chunk, 1, [0]);
         draft.patch(0, stand_in.stream.slot, 0);
         let issue = Issue { thunk: THUNKS[usize::from(wait.id)], function: self.entry_point(wait)?, ..issue };
         draft.finish(chunk, issue, &[]);
@@ -114,9 +115,8 @@ impl<'a> Planner<'a> {
     /// Where captured threads share OS threads, a launch's configuration and arguments are given to the runtime only right
     /// before the launch, when no other captured thread can come between. Returns whether this call is one of those.
     pub(crate) fn put_off(&mut self, call: &Call<'a>, special: Special) -> bool {
-        let is_part = self.multiplexed
-            && call.succeeded()
-            && matches!(special, Special::ConfigureCall | Special::SetupArgument);
+        let is_part =
+            self.multiplexed && call.succeeded() && matches!(special, Special::ConfigureCall | Special::SetupArgument);
         if is_part {
             self.put_off[call.lane as usize].push(*call);
         }
@@ -144,7 +144,7 @@ impl<'a> Planner<'a> {
         let last = parts.iter().rposition(|part| self.specials[usize::from(part.api.id)] == Special::ConfigureCall);
         let Some(first) = last else { return Ok(()) };
         for part in parts.split_off(first) {
-            let mut draft = Draft::new(chunk, part.record.words().collect::<Vec<_>>().into_iter());
+            let mut draft = Draft::new(chunk, part.record.word_count(), part.record.words());
             let (mut lowering, mut before) = (Lowering::default(), Vec::new());
             self.lower_arguments(&part, chunk, &mut draft, &mut lowering, &mut before)?;
             draft.flags |= flag::AUXILIARY;

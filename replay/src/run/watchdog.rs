@@ -16,7 +16,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
-use super::worker::Shared;
+use super::worker::{Board, Shared};
 use crate::runtime::Runtime;
 use crate::triage::HangHandler;
 use crate::triage::diagnosis::{Diagnosis, Phase, Stuck};
@@ -286,7 +286,7 @@ impl Boards {
         let mut sightings: Vec<Sighting> = boards
             .iter()
             .zip(&self.seen)
-            .filter(|(board, _)| board.event.load(Ordering::Relaxed) != 0)
+            .filter(|(board, _)| board.event.load(Ordering::Relaxed) != 0 && !at_gate(run, board))
             .map(|(board, &(_, _, since))| {
                 // Relaxed: samples.
                 let (event, what) = (board.event.load(Ordering::Relaxed), board.what.load(Ordering::Relaxed));
@@ -310,6 +310,14 @@ impl Boards {
         sightings.sort_by_key(|sighting| (!sighting.in_call, std::cmp::Reverse(sighting.stuck_for), sighting.event));
         sightings
     }
+}
+
+/// Whether a runner waits for the timed section to begin, which the driver sees to.
+fn at_gate(run: &Run, board: &Board) -> bool {
+    let wait = board.waits_for();
+    !is_in_call(board.what.load(Ordering::Relaxed))
+        && wait.lane == run.shared.gate()
+        && run.shared.progress.done(wait.lane) < wait.count
 }
 
 fn is_in_call(what: u64) -> bool {

@@ -270,8 +270,8 @@ impl fmt::Display for Diagnosis {
             }
         }
         if self.idle_streams > 0 {
-            let streams = if self.idle_streams == 1 { "stream was" } else { "streams were" };
-            line(&format!("  {} more {streams} used, with nothing in flight", self.idle_streams))?;
+            let streams = if self.idle_streams == 1 { "stream" } else { "streams" };
+            line(&format!("  {} more {streams} with nothing in flight", self.idle_streams))?;
         }
         for call in &self.recorded_in_flight {
             let RecordedInFlight { thread, call, at_least_ms } = call;
@@ -312,7 +312,11 @@ mod tests {
         });
         let text = diagnosis.to_string();
         assert!(text.lines().all(|line| line.starts_with("[HRR][WATCHDOG] ")), "{text}");
-        assert!(text.contains("first not completed: event 13, thread 0: hipLaunchKernel[spin_until](...) from code object 0"));
+        assert!(
+            text.contains(
+                "first not completed: event 13, thread 0: hipLaunchKernel[spin_until](...) from code object 0"
+            )
+        );
         assert!(text.contains("3 operations in flight") && text.contains("and 2 more"), "{text}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use hrr_format::archive::Archive;
-use hrr_format::catalogue::{Access, APIS, HandleKind, Role};
+use hrr_format::catalogue::{APIS, Access, HandleKind, Role};
 use hrr_format::record::Record;
 
 use super::diagnosis::{Diagnosis, Edge, OPERATIONS_LISTED, Operation, RecordedInFlight, Stream, Stuck, Worker};
@@ -114,9 +114,7 @@ impl<'a> Subject<'_, 'a> {
     fn worker(&self, sighting: &Sighting, found: &Found<'a>) -> Worker {
         let record = found.get(&sighting.event).map(|(_, record)| record);
         let clock = &self.archive.manifest().clock;
-        let took = |record: &Record<'_>| {
-            clock.ticks_to_ns(record.end().saturating_sub(record.begin())) as f64 / 1000.0
-        };
+        let took = |record: &Record<'_>| clock.ticks_to_ns(record.end().saturating_sub(record.begin())) as f64 / 1000.0;
         Worker {
             thread: self.thread(sighting.lane),
             tid: self.archive.streams().get(sighting.lane as usize).map_or(0, |stream| stream.header().tid),
@@ -191,7 +189,8 @@ impl<'a> Subject<'_, 'a> {
         let mut next = Vec::with_capacity(busy.len());
         for seen in busy {
             let first = seen.progress.pending.first().and_then(|event| found.get(event).map(|found| (*event, found.1)));
-            let (reason, on) = first.map_or((None, None), |(event, record)| self.device_wait(event, &record, busy, found));
+            let (reason, on) =
+                first.map_or((None, None), |(event, record)| self.device_wait(event, &record, busy, found));
             reasons.push(reason);
             next.push(on);
         }
@@ -238,7 +237,8 @@ impl<'a> Subject<'_, 'a> {
             let handle = api.params.iter().find(|param| param.role == Role::Use(HandleKind::Event));
             let handle = handle.map_or(0, |param| record.word(usize::from(param.word)));
             let records = |number: u64, other: &Record<'_>| {
-                number < event && self.archive.row_of(other).is_some_and(|row| row.name.starts_with("hipEventRecord"))
+                number < event
+                    && self.archive.row_of(other).is_some_and(|row| row.name.starts_with("hipEventRecord"))
                     && other.word(0) == handle
             };
             return tell(format!("the event {handle:#x}"), in_flight(&records), "no record of it is in flight");

@@ -237,7 +237,12 @@ pub(crate) const MARK_WORDS: usize = 4;
 pub(crate) unsafe fn mark_thunk(_: *const c_void, words: *const u64) -> Outcome {
     // SAFETY: the planner lays out four words; the marks are kept by `Marks`, which outlives all runners.
     let (marks, cell, value, operation) = unsafe {
-        (&*(words.read() as *const StreamMarks), words.add(1).read() as *const u64, words.add(2).read(), words.add(3).read())
+        (
+            &*(words.read() as *const StreamMarks),
+            words.add(1).read() as *const u64,
+            words.add(2).read(),
+            words.add(3).read(),
+        )
     };
     // SAFETY: where it is not null, the cell is an argument word of the call before, in the memory of the same chunk.
     let stream = if cell.is_null() { value } else { unsafe { cell.read() } };

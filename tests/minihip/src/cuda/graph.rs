@@ -22,6 +22,7 @@ pub(super) fn with_kernel<R>(
     let geometry = Geometry { grid: params.grid, block: params.block, shared_bytes: params.shared_bytes as usize };
     let shared_bytes = geometry.check()?;
     let function = function(params.func, current_index())?;
+    module::allow_shared(function, shared_bytes)?;
     let from_extra;
     let kernel_params = if params.extra.is_null() {
         params.kernel_params.address()

@@ -108,6 +108,7 @@ fn launch(named: usize, geometry: Geometry, arguments: Arguments, stream_handle:
     let shared_bytes = geometry.check()?;
     let stream = stream(stream_handle)?;
     let function = function(named, stream.device)?;
+    module::allow_shared(function, shared_bytes)?;
     let storage;
     let params = match arguments {
         Arguments::Each(params) => params,

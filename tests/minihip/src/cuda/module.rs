@@ -32,6 +32,8 @@ pub(super) struct Function {
     pub(super) host: usize,
     /// Offset and size in bytes of each parameter.
     pub(super) parameters: Vec<(usize, usize)>,
+    /// Static shared memory in bytes.
+    static_shared: i32,
 }
 
 static FUNCTIONS: RwLock<Option<HashMap<usize, Arc<Function>>>> = RwLock::new(None);
@@ -68,22 +70,41 @@ pub(super) fn function(module: usize, name: &CStr, host: usize) -> HipResult<usi
     if known(function).is_some_and(|known| known.module == module && known.host == host) {
         return Ok(function);
     }
-    relaxed(|| {
-        let static_shared = got(|value| cu::func_get_attribute(value, STATIC_SHARED, function))?;
-        // A kernel with more static shared memory keeps the driver's limit.
-        if static_shared < SHARED_BYTES_PER_BLOCK {
-            cu::func_set_attribute(function, MAX_DYNAMIC_SHARED, SHARED_BYTES_PER_BLOCK - static_shared)?;
-        }
-        Ok(())
-    })?;
+    let static_shared = relaxed(|| got(|value| cu::func_get_attribute(value, STATIC_SHARED, function)))?;
     let mut parameters = Vec::new();
     let (mut offset, mut len_bytes) = (0, 0);
     while cu::func_get_param_info(function, parameters.len(), &mut offset, &mut len_bytes).is_ok() {
         parameters.push((offset, len_bytes));
     }
-    let entry = Arc::new(Function { module, host, parameters });
+    let entry = Arc::new(Function { module, host, parameters, static_shared });
     FUNCTIONS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(function, entry);
+    if static_shared > UNASKED_SHARED_BYTES - LARGE_SHARED_BYTES {
+        ask_for_shared(function, static_shared)?;
+    }
     Ok(function)
+}
+
+/// Shared memory a block may have in the driver without asking, in bytes.
+const UNASKED_SHARED_BYTES: i32 = 48 << 10;
+/// Dynamic shared memory that is within the driver's limit for every kernel that was not asked for when it was found.
+const LARGE_SHARED_BYTES: i32 = 32 << 10;
+
+/// Makes the driver allow what HIP allows unasked: 64 KiB, static and dynamic together. A kernel with more static
+/// shared memory keeps the driver's limit.
+fn ask_for_shared(function: usize, static_shared: i32) -> HipResult {
+    if static_shared >= SHARED_BYTES_PER_BLOCK {
+        return Ok(());
+    }
+    relaxed(|| cu::func_set_attribute(function, MAX_DYNAMIC_SHARED, SHARED_BYTES_PER_BLOCK - static_shared))
+}
+
+/// Prepares a function for a launch with `dynamic_bytes` of dynamic shared memory; nothing to do for most.
+#[inline]
+pub(super) fn allow_shared(function: usize, dynamic_bytes: u32) -> HipResult {
+    if dynamic_bytes <= LARGE_SHARED_BYTES.unsigned_abs() {
+        return Ok(());
+    }
+    known(function).map_or(Ok(()), |known| ask_for_shared(function, known.static_shared))
 }
 
 /// Ends a module and its functions.
@@ -121,7 +142,11 @@ pub(crate) fn kernel_name_of_host(host: usize) -> *const c_char {
 
 /// One `hipFunction_attribute`: the driver's numbers are the same.
 pub(super) fn attribute(function: usize, attribute: i32) -> HipResult<i32> {
-    got(|value| cu::func_get_attribute(value, attribute, function))
+    let value = got(|value| cu::func_get_attribute(value, attribute, function))?;
+    match known(function) {
+        Some(known) if attribute == MAX_DYNAMIC_SHARED => Ok(value.max(SHARED_BYTES_PER_BLOCK - known.static_shared)),
+        _ => Ok(value),
+    }
 }
 
 fn attributes(function: usize) -> HipResult<FuncAttributes> {
@@ -147,6 +172,7 @@ fn load_memory(out: Out<usize>, image: usize) -> HipResult {
 
 fn occupancy(out: Out<i32>, function: usize, threads: i32, shared_bytes: usize, flags: u32) -> HipResult {
     out.check()?;
+    allow_shared(function, u32::try_from(shared_bytes).map_err(|_| HipError::INVALID_VALUE)?)?;
     out.set(got(|blocks| cu::occupancy_blocks(blocks, function, threads, shared_bytes, flags))?)
 }
 

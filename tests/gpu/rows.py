@@ -1,0 +1,229 @@
+"""The measured rows, each against a native baseline of the same run, and the triage of a kernel that never ends."""
+
+import statistics
+import time
+
+import pack
+
+REPEATS = 3
+THREADS = (1, 2, 4, 8, 16)
+# Launches per thread, so that each run lasts about a second.
+LAUNCHES = {1: 300_000, 2: 200_000, 4: 120_000, 8: 80_000, 16: 40_000}
+COPY_MIB = 64
+# Two counts of copies: the difference of their walls is the copies alone, set-up (pinning, allocation) left out.
+FEW, MANY = 16, 64
+# Steps, layers, iterations of the shortest kernel (about 10 us), threads, elements.
+TRANSFORMER = (60, 50, 900, 4, 4096)
+GIB = 1 << 30
+
+
+def median(values):
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def ratio(numerator, denominator):
+    return round(numerator / denominator, 4) if numerator and denominator else None
+
+
+class Rows:
+    """Runs measurements one at a time, each only if there is time left, and keeps their values."""
+
+    def __init__(self, work, deadline):
+        self.work, self.deadline = work, deadline
+        self.values, self.errors = {}, []
+
+    def is_late(self):
+        return time.monotonic() > self.deadline
+
+    def value(self, result, key, what):
+        """A value of a run that ended well, else None with the reason kept."""
+        if result is None:
+            return None
+        if result.code != 0 or key not in result.values:
+            self.errors.append(f"{what}: exit {result.code}: {result.tail()}")
+            return None
+        return result.values[key]
+
+    def native(self, name, arguments, **options):
+        return None if self.is_late() else pack.native(name, list(map(str, arguments)), timeout_s=60, **options)
+
+    def record(self, name, archive, arguments, **options):
+        return None if self.is_late() else pack.record(name, archive, list(map(str, arguments)), timeout_s=120, **options)
+
+    def replay(self, archive, **options):
+        return None if self.is_late() else pack.replay(archive, timeout_s=120, **options)
+
+    def bare(self, *arguments):
+        if self.is_late():
+            return None
+        result = pack.run([pack.ROOT / "bin" / "bare-driver", *arguments], pack.environment(), 60)
+        result.values.update(pack.numbers(result.output))
+        return result
+
+    def launch_rates(self, devices=1):
+        """Launches per second: bare, native, recorded, replayed."""
+        for threads in THREADS:
+            launches = LAUNCHES[threads]
+            total = launches * threads
+            arguments = (launches, threads, devices)
+            label = f"launch T={threads}" + (f" on {devices} devices" if devices > 1 else "")
+            archive = self.work / f"launch-{threads}-{devices}.hrr"
+            bare = [] if devices > 1 else [self.value(self.bare("launch", pack.ROOT / "kernels" / "standard.ptx", launches, threads), "launches_per_s", label + " bare") for _ in range(REPEATS)]
+            natives, walls = [], []
+            contents = self.value(self.record("launch_rate", archive, arguments), "launches_per_s", label + " recorded")
+            metadata = self.value(self.record("launch_rate", self.work / "metadata.hrr", arguments, contents=False), "launches_per_s", label + " metadata")
+            replays = {"capture": [], "deps": []}
+            for _ in range(REPEATS):
+                result = self.native("launch_rate", arguments)
+                natives.append(self.value(result, "launches_per_s", label + " native"))
+                walls.append(self.value(result, "wall_ms", label + " native"))
+                for order, found in replays.items():
+                    found.append(self.value(self.replay(archive, order=order), "wall_ms", f"{label} replay {order}"))
+            native_wall = median(walls)
+            self.values[label] = {
+                "bare_per_s": median(bare),
+                "native_per_s": median(natives),
+                "metadata_per_s": metadata,
+                "contents_per_s": contents,
+                "replay_per_s": {order: median(found) and round(total / median(found) * 1e3) for order, found in replays.items()},
+                "replay_over_native_wall": {order: ratio(native_wall, median(found)) for order, found in replays.items()},
+                "replay_over_bare": {order: median(found) and ratio(total / median(found) * 1e3, median(bare)) for order, found in replays.items()},
+                "metadata_over_native": ratio(metadata, median(natives)),
+                "contents_over_native": ratio(contents, median(natives)),
+            }
+
+    def difference(self, few, many, copies):
+        """GB/s of the copies in which two runs differ."""
+        if few is None or many is None or many <= few:
+            return None
+        return round(copies * (COPY_MIB << 20) / (many - few) / 1e6, 2)
+
+    def transfers(self, name, direction, devices=1):
+        """Copy bandwidth: bare, native, replayed with everything prestaged, and streamed within a small budget."""
+        archives = {}
+        native = None
+        for count in (FEW, MANY):
+            arguments = (direction, COPY_MIB, count, 8, 0, devices)
+            archives[count] = self.work / f"copy-{direction}-{devices}-{count}.hrr"
+            native = self.value(self.native("transfer_rate", arguments), "gb_per_s", name + " native")
+            recorded = self.value(self.record("transfer_rate", archives[count], arguments), "gb_per_s", name + " recorded")
+        bare = None
+        if direction < 2 and devices == 1:
+            bare = self.value(self.bare("h2d" if direction == 0 else "d2h", COPY_MIB, MANY), "gb_per_s", name + " bare")
+        row = {"bare_gb_per_s": bare, "native_gb_per_s": native, "recorded_gb_per_s": recorded}
+        for label, options in (("prestaged", ()), ("streaming_1gib", ("--memory-budget", 1024))):
+            if label != "prestaged" and direction != 0:
+                continue
+            walls, setups = {}, {}
+            for count, archive in archives.items():
+                results = [self.replay(archive, options=options) for _ in range(REPEATS)]
+                walls[count] = median([self.value(result, "wall_ms", f"{name} {label}") for result in results])
+                setups[count] = median([self.value(result, "setup_ms", f"{name} {label}") for result in results])
+                row[f"{label}_checks"] = [results[-1].values.get(key) for key in ("passed", "failed", "skipped")] if results[-1] else None
+            row[f"{label}_gb_per_s"] = self.difference(walls[FEW], walls[MANY], (MANY - FEW) * devices)
+            row[f"{label}_wall_ms"] = walls[MANY]
+            row[f"{label}_setup_ms"] = setups[MANY]
+        self.values[name] = row
+
+    def transformer(self):
+        """A mixed workload: native against recorded and replayed walls."""
+        archive = self.work / "transformer.hrr"
+        walls = {}
+
+        def add(label, result):
+            walls.setdefault(label, []).append(self.value(result, "wall_ms", "transformer " + label))
+
+        add("recorded, contents", self.record("transformer", archive, TRANSFORMER))
+        for _ in range(REPEATS):
+            add("native", self.native("transformer", TRANSFORMER))
+            add("recorded, metadata", self.record("transformer", self.work / "metadata.hrr", TRANSFORMER, contents=False))
+            add("recorded, contents", self.record("transformer", self.work / "contents.hrr", TRANSFORMER))
+            add("replay", self.replay(archive))
+            add("replay, watchdog", self.replay(archive, options=("--sync-watchdog-ms", 10_000)))
+            add("replay, deps", self.replay(archive, order="deps"))
+        for threads in (1, 2, 4):
+            add(f"replay, {threads} workers", self.replay(archive, threads=threads))
+        medians = {label: median(found) for label, found in walls.items()}
+        spread = {label: [value for value in found] for label, found in walls.items()}
+        self.values["transformer"] = {
+            "wall_ms": medians,
+            "over_native": {label: ratio(wall, medians["native"]) for label, wall in medians.items()},
+            "walls_ms": spread,
+        }
+
+    def calls(self):
+        """Time per call, alone and recorded."""
+        import re
+
+        row = {}
+        for threads in (1, 8):
+            found = {}
+            for label, run in (
+                ("native", lambda: self.native("api_rate", (20_000, threads))),
+                ("metadata", lambda: self.record("api_rate", self.work / "calls.hrr", (20_000, threads), contents=False)),
+                ("contents", lambda: self.record("api_rate", self.work / "calls.hrr", (20_000, threads))),
+            ):
+                result = run()
+                if result is not None and result.code == 0:
+                    found[label] = {call: float(ns) for call, ns in re.findall(r"api_rate: (\w+) threads.*ns_per_call=([\d.]+)", result.output)}
+            row[f"T={threads}"] = found
+        self.values["ns per call"] = row
+
+    def lines(self):
+        """The rows as text."""
+        lines = []
+        for name, row in self.values.items():
+            lines.append(name)
+            lines.extend(f"    {key:<26} {value}" for key, value in row.items())
+        return lines + [f"error: {error[:400]}" for error in self.errors]
+
+
+ONE_DEVICE = {
+    "transformer": Rows.transformer,
+    "launch": Rows.launch_rates,
+    "h2d": lambda rows: rows.transfers("h2d", 0),
+    "d2h": lambda rows: rows.transfers("d2h", 1),
+    "calls": Rows.calls,
+}
+TWO_DEVICES = {
+    "launch": lambda rows: rows.launch_rates(2),
+    "h2d": lambda rows: rows.transfers("h2d on both", 0, 2),
+    "d2h": lambda rows: rows.transfers("d2h on both", 1, 2),
+    "peer": lambda rows: rows.transfers("peer", 2),
+}
+
+
+def run(work, deadline, devices=1, only=None):
+    """Measures the rows, or those named, and prints them."""
+    rows = Rows(work, deadline)
+    for name, step in (TWO_DEVICES if devices > 1 else ONE_DEVICE).items():
+        if only and name not in only:
+            continue
+        begin = time.monotonic()
+        step(rows)
+        print(f"rows: {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    print("\n".join(rows.lines()), flush=True)
+    return {"values": rows.values, "errors": rows.errors}
+
+
+WATCHDOG_EXIT = 124
+
+
+def triage(work):
+    """Records a program whose kernel never ends, kills it, replays it under the watchdog, and uses the GPU again."""
+    archive = work / "hang.hrr"
+    pack.record("hang", archive, timeout_s=8)
+    result = pack.replay(archive, options=("--sync-watchdog-ms", 2000), timeout_s=60)
+    after = pack.native("saxpy_reduce")
+    report = {
+        "exit": result.code,
+        "wall_s": round(result.wall_s, 1),
+        "names_kernel": "spin_until" in result.output,
+        "usable_after": after.code == 0,
+        "output": result.output[-3000:],
+    }
+    ok = result.code == WATCHDOG_EXIT and report["names_kernel"] and report["usable_after"]
+    print(f"triage: {'ok' if ok else 'NOT AS EXPECTED'}: exit {result.code}, {report['wall_s']} s, usable after: {report['usable_after']}")
+    print("\n".join("    " + line for line in result.output.splitlines()[-25:]))
+    return report
