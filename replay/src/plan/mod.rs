@@ -629,3 +629,272 @@ impl<'a> Planner<'a> {
         waits.extend(self.annotations.gate(lane));
         draft.finish(chunk, issue, &waits);
         self.waits = waits;
+        self.annotate(call, &lowering, special, chunk);
+        self.note_lasting_state(call);
+        Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
+    }
+
+    /// A last error that was left by a call replay does not reissue cannot be there now.
+    fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
+        let lane = &mut self.lanes[call.lane as usize];
+        let flags = match special {
+            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            _ => 0,
+        };
+        let forgotten = match special {
+            Special::GetLastError => true,
+            Special::PeekLastError => false,
+            // The next failure that is reissued takes its place.
+            _ => !call.succeeded() && call.record.ret() != NOT_READY,
+        };
+        lane.last_error_unknown &= !forgotten;
+        flags
+    }
+
+    /// Keeps track of which staged memory the device may still use.
+    fn note_coverage(&mut self, call: &Call<'_>, lowering: &Lowering, count: u64) {
+        let (record, window) = (call.record, self.host.window());
+        let wait = Wait { lane: call.lane, count };
+        if lowering.stages {
+            self.host.keep_until(window, wait);
+            let stream = lowering.facts.enqueues_on.unwrap_or_else(|| self.objects.legacy_stream(call.device));
+            self.coverage.copy(window, stream, record.end());
+        }
+        if let Some((event, stream)) = lowering.facts.records.zip(lowering.facts.enqueues_on) {
+            self.coverage.record(event, stream, record.begin());
+        }
+        let host = &mut self.host;
+        self.coverage
+            .synchronised(lowering.facts.sync, record.begin(), wait, |window, wait| host.keep_until(window, wait));
+        if call.api.effect == Effect::BlockCopy
+            && let Some(stream) = lowering.facts.enqueues_on
+        {
+            // A blocking copy is complete when it returns.
+            let host = &mut self.host;
+            self.coverage.synchronised(Sync::Stream(stream), record.end() + 1, wait, |window, wait| {
+                host.keep_until(window, wait)
+            });
+        }
+    }
+
+    /// Synchronous `_spt` spellings work on the calling OS thread's own default stream, which has no handle to put
+    /// another in its place.
+    fn refuse_hidden_stream(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        let hidden = call.api.name.ends_with("_spt")
+            && call.api.stream_param().is_none()
+            && matches!(call.api.effect, Effect::BlockCopy | Effect::Enqueue);
+        if hidden && self.multiplexed {
+            return Err(Refusal::Policy(
+                "it works on its OS thread's own default stream, which captured threads that share workers do not have; \
+                 replay with --threads 0",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A returned pointer is a handle: the fat binary's.
+    fn lower_return(&mut self, call: &Call<'_>, draft: &mut Draft, lowering: &mut Lowering) {
+        if call.api.ret != Returns::Pointer {
+            return;
+        }
+        let recorded = call.record.section_tagged(SectionTag::Return).map_or(0, |section| word_at(section.payload, 0));
+        if recorded == 0 {
+            return;
+        }
+        let handle = self.objects.new_handle(None);
+        draft.output(std::ptr::null(), handle.slot);
+        lowering.facts.creates.push(handle.object);
+        lowering.definitions.push(Definition::Handle { kind: HandleKind::FatBinary, value: recorded, handle });
+    }
+
+    /// The mutation that proves that kernels are told apart by code object.
+    fn forget_module(&mut self, call: &Call<'_>, draft: &mut Draft) {
+        let Some(name) = call.record.section_tagged(SectionTag::Text) else { return };
+        let module = call.record.word(1);
+        let first = *self.first_module.entry(name.payload.to_vec()).or_insert(module);
+        if let Some(handle) = self.objects.handle(HandleKind::Module, first) {
+            draft.fixups.retain(|fixup| fixup.target != draft.words.wrapping_add(1));
+            draft.patch(1, handle.slot, 0);
+        }
+    }
+
+    /// Remembers the D2H results of a call until something makes them visible.
+    fn note_results(&mut self, call: &Call<'_>, lowering: &Lowering) -> Result<(), Refusal> {
+        let unchecked = self.host.unchecked();
+        let check = |blob: u64, live: usize, shape: Shape| Check {
+            live,
+            shape,
+            blob,
+            ready: None,
+            event: call.event,
+            lane: call.lane,
+            api: call.api.id,
+            unchecked: Arc::clone(&unchecked),
+        };
+        for &(blob, live, shape) in &lowering.results {
+            let check = check(blob, live, shape);
+            if self.archive.blobs().index().get(blob).is_none() {
+                // Never observed: nothing to compare, and nothing will say so later.
+                let _ = self.checks.send(check);
+                continue;
+            }
+            // Relaxed: the planner alone decides on the memory, and reads the counter with Acquire when it does.
+            unchecked.fetch_add(1, Ordering::Relaxed);
+            self.pending.insert(blob, Pending::Copy(check));
+        }
+        for section in call.record.sections().map_while(Result::ok) {
+            if section.tag == SectionTag::GraphHostOut {
+                let what = "the device-to-host result to validate against";
+                if section.presence == Presence::Withheld {
+                    return Err(Refusal::Withheld { what });
+                }
+                let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+                let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
+                if self.archive.blobs().index().get(blob.number).is_none() {
+                    let _ = self.checks.send(check);
+                    continue;
+                }
+                let pending = Pending::Graph { address, len_bytes: blob.size_bytes, check };
+                self.pending.insert(blob.number, pending);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, lane: u32) {
+        let Some(open) = self.open[lane as usize].take() else { return };
+        for definition in open.definitions {
+            self.objects.define(definition, &mut self.lanes[lane as usize]);
+        }
+        if let Some(node) = open.node {
+            self.order.end(node, open.facts);
+        } else {
+            self.order.recycle(open.facts);
+        }
+    }
+
+    /// A marker: a D2H result became visible to the program.
+    fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
+        if record.api() != marker::OBSERVED {
+            return Ok(());
+        }
+        // A recorder that saw the end of its process has written whatever it says that the program saw.
+        let manifest = self.archive.manifest();
+        let whole = manifest.complete && self.archive.repaired().is_none();
+        if whole
+            && self.archive.contents() == ContentsMode::Contents
+            && self.archive.blobs().index().get(record.word(0)).is_none()
+        {
+            return Err(PlanError {
+                event,
+                thread: self.archive.streams()[lane as usize].header().thread,
+                api: "device-to-host result".to_owned(),
+                reason: StageError::Missing { blob: record.word(0) }.into(),
+            });
+        }
+        let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
+        let refuse = |reason: Refusal| PlanError {
+            event,
+            thread: self.archive.streams()[lane as usize].header().thread,
+            api: "device-to-host result".to_owned(),
+            reason,
+        };
+        let check = match pending {
+            Pending::Copy(check) => {
+                let count = self.lanes[lane as usize].planned;
+                Check { ready: Some(Wait { lane, count }), ..check }
+            }
+            Pending::Graph { address, len_bytes, check } => {
+                let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
+                let worker = self.assignment.worker_of[lane as usize] as usize;
+                let mut chunk = self.chunks[worker].take().unwrap_or_default();
+                let count = self.lanes[lane as usize].planned + 1;
+                let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
+                let mut waits = Vec::new();
+                // Behind the synchronising call, which another runner may still be in.
+                self.order.after_own(lane, &mut waits);
+                if self.mutation == Some(Mutation::DropEdges) {
+                    waits.clear();
+                }
+                let side = HostSide::SaveTo(place);
+                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
+                self.chunks[worker] = Some(chunk);
+                self.lanes[lane as usize].planned = count;
+                self.order.issued(lane, count, false);
+                result.map_err(refuse)?;
+                // The result is kept in the current window, which may be a later one than the launch's.
+                self.host.keep_until(self.host.window(), Wait { lane, count });
+                let unchecked = self.host.unchecked();
+                // Relaxed: as in `note_results`.
+                unchecked.fetch_add(1, Ordering::Relaxed);
+                Check { live: place as usize, ready: Some(Wait { lane, count }), unchecked, ..check }
+            }
+        };
+        // The receiver outlives the planner.
+        let _ = self.checks.send(check);
+        Ok(())
+    }
+
+    /// The runtime's entry point for a call.
+    pub(crate) fn entry_point(&self, api: &Api) -> Result<*const c_void, Refusal> {
+        self.runtime.entry_point(api).ok_or_else(|| Refusal::Missing(self.runtime.path().display().to_string()))
+    }
+}
+
+/// The enqueue on the same stream that a call overlapped at capture, if the last one did. Two that overlapped are in truth
+/// unordered: they are issued in the order they were entered.
+fn overlapping<'n>(last: &'n FxHashMap<u32, Node>, call: &Call<'_>, stream: u32) -> Option<&'n Node> {
+    let last = (stream != 0).then(|| last.get(&stream)).flatten()?;
+    (last.lane() != call.lane && last.end >= call.record.begin()).then_some(last)
+}
+
+impl Lowering {
+    /// Notes which stream the call works on.
+    pub(crate) fn note_stream(&mut self, call: &Call<'_>, stream: Option<dependency::StreamKey>) {
+        match call.api.effect {
+            Effect::BlockStream => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
+            Effect::Query if call.succeeded() => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
+            // What is enqueued while a stream is captured depends on when the capture began and ends.
+            Effect::Host if special::changes_capture(call.api) => self.facts.enqueues_on = stream,
+            Effect::Query | Effect::Host => {}
+            _ => self.facts.enqueues_on = stream,
+        }
+    }
+
+    /// Notes that a kernel can read and write an allocation.
+    pub(crate) fn note_use(&mut self, allocation: &address::Allocation) {
+        self.facts.memory.push((allocation.object, true));
+        self.facts.uses.push((allocation.object, dependency::Use::Reads));
+    }
+
+    /// Completes the facts by what the call as a whole does.
+    fn classify(&mut self, call: &Call<'_>, special: Special) {
+        let event = self.facts.uses.iter().map(|&(object, _)| object).next();
+        match call.api.effect {
+            Effect::BlockDevice => self.facts.sync = Sync::Device(call.device),
+            Effect::BlockEvent => self.facts.sync = event.map_or(Sync::None, Sync::Event),
+            Effect::Query if call.api.stream_param().is_none() && call.succeeded() => {
+                self.facts.sync = event.map_or(Sync::None, Sync::Event);
+            }
+            Effect::BlockCopy => {
+                if let Some(stream) = self.facts.enqueues_on {
+                    self.facts.sync = Sync::Stream(stream);
+                }
+            }
+            _ => {}
+        }
+        match special {
+            Special::EventRecord => self.facts.records = event,
+            Special::WaitEvent => self.facts.device_waits = self.facts.uses.last().map(|&(object, _)| object),
+            Special::GraphLaunch => self.facts.reach = Reach::Any,
+            Special::BeginCapture | Special::EndCapture => self.facts.fence = Fence::All,
+            _ => {}
+        }
+        if matches!(call.api.effect, Effect::Enqueue | Effect::BlockCopy)
+            && call.api.param_with(|role| matches!(role, Role::VarSymbol)).is_some()
+        {
+            self.facts.reach = Reach::Any;
+        }
+        self.facts.failed = !call.succeeded();
+    }
+}
