@@ -123,7 +123,8 @@ struct Arguments {
     #[arg(long, help_heading = "Triage")]
     sync_after_event: bool,
 
-    /// Leave out the program's hipDeviceSynchronize and hipStreamSynchronize; results are compared at the end
+    /// Leave out the program's hipDeviceSynchronize and hipStreamSynchronize, and compare results at the end; what the program
+    /// ordered by them may come out different
     #[arg(long, conflicts_with_all = ["sync_after_launch", "sync_after_event"], help_heading = "Triage")]
     skip_device_sync: bool,
 
