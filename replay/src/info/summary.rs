@@ -270,7 +270,7 @@ fn thread(
                 begin: record.begin(),
             });
         }
-        if let Some(kernel) = record.aux().checked_sub(1) {
+        if let Some(kernel) = record.kernel() {
             let (launches, bytes) = counts.launches.entry(kernel).or_default();
             *launches += 1;
             *bytes += record.section_tagged(SectionTag::KernelArgs).map_or(0, |args| args.payload.len() as u64);
