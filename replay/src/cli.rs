@@ -9,7 +9,9 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use hrr_format::archive::Archive;
+use hrr_format::upstream::write::Lossy;
 
+use crate::convert::run_convert;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::plan::annotate::RangeOption;
@@ -196,7 +198,16 @@ struct Arguments {
     #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
     unpack: bool,
 
-    /// With --pack and --unpack: the file or directory to make
+    /// Convert the archive, into a new directory TARGET: one of AMD's in-tree HRR to a native one, a native one to the in-tree
+    /// format, version 8
+    #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
+    convert: bool,
+
+    /// With --convert: write what the in-tree format can hold, and list what is lost
+    #[arg(long, requires = "convert", help_heading = "Archives")]
+    lossy: bool,
+
+    /// With --pack, --unpack and --convert: the file or directory to make
     #[arg(value_name = "TARGET", requires = "action", help_heading = "Archives")]
     target: Option<PathBuf>,
 
@@ -387,6 +398,10 @@ fn archive_tool(path: &Path, arguments: &Arguments) -> Option<Result<ExitCode, S
         tools::run_pack(path, target, &mut out).map(|()| State::Good)
     } else if arguments.unpack {
         tools::run_unpack(path, target, &mut out).map(|()| State::Good)
+    } else if arguments.convert {
+        let lossy = if arguments.lossy { Lossy::Accept } else { Lossy::Refuse };
+        let converted = run_convert(path, target, lossy, &mut out);
+        return Some(converted.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string()));
     } else {
         return None;
     };

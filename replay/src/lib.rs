@@ -10,6 +10,7 @@ pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod cli;
 pub mod compare;
+pub mod convert;
 pub mod driver;
 pub mod info;
 pub(crate) mod instruction;
