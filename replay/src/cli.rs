@@ -9,11 +9,14 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use hrr_format::archive::Archive;
+use hrr_format::upstream::write::Lossy;
 
+use crate::convert::run_convert;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
+use crate::processes::{self, Rank};
 use crate::report::options::{Measure, Pace};
 use crate::run::watchdog;
 use crate::runtime::Runtime;
@@ -28,6 +31,8 @@ Examples:
   hrr-playback capture.hrr --threads 4           replay on four worker threads
   hrr-playback capture.hrr --hip-lib /opt/rocm-7.1/lib/libamdhip64.so
   hrr-playback capture.hrr --sync-watchdog-ms 5000
+  hrr-playback capture.hrr --all-processes       every recorded process, at the same time
+  srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
@@ -45,6 +50,14 @@ struct Arguments {
     /// Worker threads that issue calls; 0 = one per captured thread
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Replay")]
     threads: usize,
+
+    /// Replay every process of the archive at the same time, each in a process of its own
+    #[arg(long, conflicts_with_all = ["rank", "info", "action"], help_heading = "Replay")]
+    all_processes: bool,
+
+    /// Replay, or inspect, the process that had this rank; `own`: the one that a launcher gave this process
+    #[arg(long, value_name = "N", help_heading = "Replay")]
+    rank: Option<Rank>,
 
     /// One worker per captured thread: the same as --threads 0
     #[arg(long, conflicts_with = "threads", help_heading = "Replay")]
@@ -196,7 +209,16 @@ struct Arguments {
     #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
     unpack: bool,
 
-    /// With --pack and --unpack: the file or directory to make
+    /// Convert the archive, into a new directory TARGET: one of AMD's in-tree HRR to a native one, a native one to the in-tree
+    /// format, version 8
+    #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
+    convert: bool,
+
+    /// With --convert: write what the in-tree format can hold, and list what is lost
+    #[arg(long, requires = "convert", help_heading = "Archives")]
+    lossy: bool,
+
+    /// With --pack, --unpack and --convert: the file or directory to make
     #[arg(value_name = "TARGET", requires = "action", help_heading = "Archives")]
     target: Option<PathBuf>,
 
@@ -252,6 +274,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    let chosen = match (arguments.rank, arguments.all_processes) {
+        (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
+        (None, true) => processes::assigned(path),
+        (None, false) => None,
+    };
+    if arguments.all_processes && chosen.is_none() {
+        let code = processes::replay_all(path, &mut std::io::stdout()).map_err(|error| error.to_string())?;
+        return Ok(ExitCode::from(code));
+    }
+    let path = chosen.as_deref().unwrap_or(path);
     if arguments.info {
         return info(path, arguments);
     }
@@ -289,6 +321,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+        processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
@@ -296,8 +329,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     print_all(&summary::summary(&outcome));
     let mut code = outcome.exit_code();
-    if let Some(path) = &arguments.report
-        && let Err(error) = outcome.report.write(path)
+    let report = arguments.report.as_ref().map(|report| match arguments.all_processes {
+        true => processes::of_process(report, path),
+        false => report.clone(),
+    });
+    if let Some(report) = &report
+        && let Err(error) = outcome.report.write(report)
     {
         eprintln!("[HRR] failed to write the report: {error}");
         code = code.max(1);
@@ -387,6 +424,10 @@ fn archive_tool(path: &Path, arguments: &Arguments) -> Option<Result<ExitCode, S
         tools::run_pack(path, target, &mut out).map(|()| State::Good)
     } else if arguments.unpack {
         tools::run_unpack(path, target, &mut out).map(|()| State::Good)
+    } else if arguments.convert {
+        let lossy = if arguments.lossy { Lossy::Accept } else { Lossy::Refuse };
+        let converted = run_convert(path, target, lossy, &mut out);
+        return Some(converted.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string()));
     } else {
         return None;
     };
