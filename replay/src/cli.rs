@@ -10,8 +10,11 @@ use clap::{Parser, ValueEnum};
 
 use hrr_format::archive::Archive;
 
+use crate::choices::{Choices, NewMemory, Replacement, SkipSync, WarnUntranslated};
+use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
+use crate::placement::PlacementPolicy;
 use crate::plan::order::OrderMode;
 use crate::runtime::Runtime;
 use crate::summary;
@@ -62,6 +65,30 @@ struct Arguments {
     /// quarter of the machine's memory]
     #[arg(long, value_name = "MIB", help_heading = "Replay")]
     memory_budget: Option<u64>,
+
+    /// Which device stands for each recorded one: RECORDED:LIVE pairs, like 0:0,1:0
+    #[arg(long, value_name = "MAP", help_heading = "Replay")]
+    device_map: Option<DeviceMap>,
+
+    /// Allocate with the recorded calls instead of mapping memory at its recorded addresses
+    #[arg(long, help_heading = "Replay")]
+    no_placement: bool,
+
+    /// Launch only kernels whose name contains this; no result is compared
+    #[arg(long, value_name = "TEXT", help_heading = "Replay")]
+    kernel_filter: Option<String>,
+
+    /// Launch the kernel of this name from a code object file instead; may be given several times
+    #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
+    replace_kernel: Vec<Replacement>,
+
+    /// Leave hipDeviceSynchronize and hipStreamSynchronize out
+    #[arg(long, help_heading = "Replay")]
+    skip_device_sync: bool,
+
+    /// Name every kernel pointer argument that lies in no live allocation
+    #[arg(long, help_heading = "Replay")]
+    warn_untranslated_args: bool,
 
     /// Go on after a call that fails, and count it
     #[arg(long, help_heading = "Replay")]
@@ -182,6 +209,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         eprintln!("[HRR] warning: {warning}");
     }
     let runtime = Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?);
+    let choices = Choices {
+        devices: arguments.device_map.clone().unwrap_or_default(),
+        placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
+        kernel_filter: arguments.kernel_filter.clone(),
+        replacements: arguments.replace_kernel.clone(),
+        skip_device_sync: arguments.skip_device_sync.then_some(SkipSync),
+        warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
+        new_memory: NewMemory::from_env()?,
+    };
     let options = ReplayOptions {
         threads: arguments.threads,
         order: arguments.order.into(),
@@ -189,11 +225,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         watchdog: (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms)),
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
+        choices,
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
     })
     .map_err(|error| error.to_string())?;
+    for line in &outcome.untranslated_lines {
+        eprintln!("[HRR] {line}");
+    }
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }

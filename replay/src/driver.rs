@@ -11,10 +11,13 @@ use hrr_format::hip_error;
 use rayon::prelude::*;
 
 use crate::chaos::Chaos;
+use crate::choices::Choices;
 use crate::compare::{Tolerance, ToleranceError};
 use crate::instruction::{Chunk, Wait};
 use crate::mutation::Mutation;
+use crate::placement::{Placement, PlacementPolicy};
 use crate::plan::error::PlanError;
+use crate::plan::kernel_choice::Replaced;
 use crate::plan::order::OrderMode;
 use crate::plan::{Assignment, Delivery, PlanSettings, Planned, Planner};
 use crate::run::watchdog::{self, Stuck};
@@ -40,6 +43,8 @@ pub struct ReplayOptions {
     /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
     /// before the clock starts, a larger one while the replay runs.
     pub budget_bytes: u64,
+    /// What is done otherwise than recorded.
+    pub choices: Choices,
 }
 
 /// Why a replay could not be made.
@@ -108,6 +113,14 @@ pub struct Outcome {
     pub hand_offs: u64,
     /// Where workers ran.
     pub placement: String,
+    /// Where device memory came to lie.
+    pub memory: MemoryOutcome,
+    /// Launches left out by the kernel filter.
+    pub filtered: u64,
+    /// Launches of replaced kernels.
+    pub replaced: u64,
+    /// One line on each pointer that did not translate, where that was asked for.
+    pub untranslated_lines: Vec<String>,
     /// Pinned and pageable staging memory in bytes.
     pub staged_bytes: (u64, u64),
     /// Whether threads are still in the runtime: the process must end without waiting for them.
@@ -134,6 +147,23 @@ impl Outcome {
     pub fn all_skipped(&self) -> bool {
         self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.missed() > 0
     }
+}
+
+/// Where device memory came to lie.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryOutcome {
+    /// Device allocations at their recorded addresses.
+    pub placed: u64,
+    /// Device allocations elsewhere.
+    pub not_placed: u64,
+    /// Why addresses could not be had; empty where all could.
+    pub refusals: String,
+    /// Whether memory was to be placed.
+    pub placement_on: bool,
+    /// Addresses in uploads that are not true any more.
+    pub stale: u64,
+    /// The first of them.
+    pub first_stale: Option<String>,
 }
 
 /// What is known once the plan stands, for the lines printed before the clock starts.
@@ -176,7 +206,17 @@ pub fn replay(
         return Err(ReplayError::NoDevice { path: runtime.path().display().to_string() });
     }
 
+    options.choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+    let replaced = Replaced::read(&options.choices.replacements).map_err(ReplayError::Environment)?;
     let planning = Instant::now();
+    // Before anything else takes the addresses.
+    let placed = match options.choices.placement {
+        PlacementPolicy::WherePossible if !options.choices.new_memory.pads() => {
+            Placement::prepare(archive, runtime, &options.choices.devices, device_count)
+        }
+        _ => Placement::off(Arc::clone(runtime)),
+    };
+    let placed = Arc::new(placed);
     check_streams(archive)?;
     let assignment = Assignment::new(archive, options.threads);
     let workers = assignment.workers;
@@ -192,6 +232,9 @@ pub fn replay(
         device_count,
         budget_bytes: options.budget_bytes,
         checks,
+        choices: options.choices.clone(),
+        placement: Arc::clone(&placed),
+        replaced,
     });
     let mut inboxes = Vec::new();
     let mut sequences = Vec::new();
@@ -301,6 +344,17 @@ pub fn replay(
         waits: planned.waits,
         hand_offs: shared.hand_offs.load(Ordering::Relaxed),
         placement: placement.description,
+        memory: MemoryOutcome {
+            placed: planned.placed,
+            not_placed: planned.not_placed,
+            refusals: placed.refusals(),
+            placement_on: placed.is_on(),
+            stale: planned.stale,
+            first_stale: planned.first_stale,
+        },
+        filtered: planned.filtered,
+        replaced: planned.replaced,
+        untranslated_lines: planned.untranslated_lines,
         staged_bytes,
         abandoned: run.abandoned,
         watchdog: run.stuck.map(|stuck| watchdog::describe(&stuck, thread_of)),

@@ -7,12 +7,15 @@
 //! archives besides.
 
 pub(crate) mod chaos;
+pub mod choices;
 pub mod cli;
 pub mod compare;
+pub mod device_map;
 pub mod driver;
 pub mod info;
 pub(crate) mod instruction;
 pub(crate) mod mutation;
+pub mod placement;
 pub mod plan;
 pub(crate) mod run;
 pub mod runtime;

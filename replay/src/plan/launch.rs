@@ -166,6 +166,7 @@ impl<'a> Planner<'a> {
             }
             None => {
                 self.untranslated += 1;
+                self.name_untranslated(call, address);
                 tracing::debug!(event = call.event, address, "kernel pointer argument lies in no live allocation");
                 // SAFETY: the argument's 8 bytes lie within the bytes copied.
                 unsafe { place.cast::<u64>().write_unaligned(0) };

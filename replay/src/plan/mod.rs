@@ -8,6 +8,8 @@
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
+//! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
+//! * [`kernel_choice`]: kernels left out or replaced
 //! * [`coverage`]: when staged host memory may be used again
 
 pub(crate) mod address;
@@ -16,12 +18,14 @@ pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
+pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod objects;
 pub mod order;
+pub(crate) mod placed;
 pub(crate) mod special;
 pub(crate) mod timeline;
 pub(crate) mod visibility;
@@ -50,8 +54,10 @@ use order::{Node, Order, OrderMode};
 use special::{HostSide, Special};
 use timeline::{Point, Timeline};
 
+use crate::choices::Choices;
 use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
+use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::stage::{HostKind, HostMemory, Shape};
 use crate::thunk::THUNKS;
@@ -145,8 +151,21 @@ pub(crate) struct Planned {
     pub(crate) callbacks: u64,
     /// Times planning went on although the budget was used up, because the run could not go on without it.
     pub(crate) over_budget: u64,
-    /// Devices that captured threads use.
+    /// Devices that captured threads use, as they are here.
     pub(crate) devices: Vec<i32>,
+    /// Device allocations that lie at their recorded addresses.
+    pub(crate) placed: u64,
+    /// Device allocations that do not.
+    pub(crate) not_placed: u64,
+    /// Addresses of memory that does not lie where it did, found in uploaded contents, and a description of the first.
+    pub(crate) stale: u64,
+    pub(crate) first_stale: Option<String>,
+    /// Launches left out by the kernel filter.
+    pub(crate) filtered: u64,
+    /// Launches of replaced kernels.
+    pub(crate) replaced: u64,
+    /// Pointers that lie in nothing live, named.
+    pub(crate) untranslated_lines: Vec<String>,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -188,6 +207,13 @@ pub(crate) struct Planner<'a> {
     /// Plan memory in use by chunks that were delivered.
     plan_bytes: Arc<AtomicU64>,
     checks: Sender<Check>,
+    pub(crate) choices: Choices,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// Allocations that are placed, by object, with the object that stands for their addresses.
+    pub(crate) placed: FxHashMap<u32, u32>,
+    /// Objects that stand for ranges of addresses.
+    pub(crate) sites: FxHashMap<u64, u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -210,6 +236,12 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) budget_bytes: u64,
     /// Where D2H results go as they become visible.
     pub(crate) checks: Sender<Check>,
+    /// What is done otherwise than recorded.
+    pub(crate) choices: Choices,
+    /// Memory at recorded addresses.
+    pub(crate) placement: Arc<Placement>,
+    /// Kernels that take the place of recorded ones.
+    pub(crate) replaced: Vec<kernel_choice::Replaced>,
 }
 
 /// What takes the planner's output while it works.
@@ -256,6 +288,11 @@ impl<'a> Planner<'a> {
             budget_bytes: settings.budget_bytes,
             plan_bytes: Arc::default(),
             checks: settings.checks,
+            choices: settings.choices,
+            placement: settings.placement,
+            replaced: settings.replaced,
+            placed: FxHashMap::default(),
+            sites: FxHashMap::default(),
         }
     }
 
@@ -446,12 +483,19 @@ impl<'a> Planner<'a> {
                 not_reissued
             }
         };
+        let filtered = !left_out && self.is_filtered(&call);
+        self.planned.filtered += u64::from(filtered);
+        let left_out = left_out || filtered || self.leaves_out_sync(&call);
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
         }
-        if !self.planned.devices.contains(&device) {
-            self.planned.devices.push(device);
+        let live_device = self.choices.devices.live(device);
+        if live_device >= self.device_count {
+            return Err(Refusal::Device { device, count: self.device_count });
+        }
+        if !self.planned.devices.contains(&live_device) {
+            self.planned.devices.push(live_device);
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let mut chunk = std::mem::take(&mut self.chunks[worker]);
@@ -474,6 +518,7 @@ impl<'a> Planner<'a> {
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         self.refuse_hidden_stream(call)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
@@ -555,14 +600,18 @@ impl<'a> Planner<'a> {
         let device = match self.mutation {
             Some(Mutation::IgnoreDevice) => 0,
             _ if special == Special::SetDevice => -1,
-            _ => call.device,
+            _ => self.choices.devices.live(call.device),
         };
         if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
             draft.set(0, 0);
         }
+        let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
+            Some(placed) => placed,
+            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+        };
         let issue = Issue {
-            thunk: THUNKS[usize::from(issued.id)],
-            function: self.entry_point(issued)?,
+            thunk,
+            function,
             api,
             progress: count,
             event: call.event,
@@ -571,7 +620,14 @@ impl<'a> Planner<'a> {
             device,
             flags,
         };
-        draft.finish(chunk, issue, &waits);
+        let fill = self.fill_of(call, &lowering);
+        if let Some(fill) = fill {
+            // The progress is published by the last instruction of the call.
+            draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
+            self.emit_fill(call, chunk, fill, count)?;
+        } else {
+            draft.finish(chunk, issue, &waits);
+        }
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
 
@@ -672,6 +728,10 @@ impl<'a> Planner<'a> {
             api: call.api.id,
             unchecked: Arc::clone(&unchecked),
         };
+        if self.choices.kernel_filter.is_some() {
+            // Without its kernels, what the archive computes means nothing.
+            return Ok(());
+        }
         for &(blob, live, shape) in &lowering.results {
             let check = check(blob, live, shape);
             if self.archive.blobs().index().get(blob).is_none() {
