@@ -59,9 +59,14 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
     Request::Record(Config { root, contents })
 }
 
+/// Whether this library is in the process because the loader was asked to preload it.
+pub(crate) fn is_preloaded() -> bool {
+    variable(c"LD_PRELOAD").is_some_and(|list| list.to_string_lossy().contains("libhrr_capture"))
+}
+
 /// A variable of the process environment, without the standard library's lock on it, which a `fork` in another thread
 /// could have left held.
-fn variable(name: &CStr) -> Option<OsString> {
+pub(crate) fn variable(name: &CStr) -> Option<OsString> {
     // SAFETY: `name` is NUL-terminated. The returned string is copied at once; a program that changes its environment
     // in another thread meanwhile breaks `getenv`'s rules, as it would for HIP's own variables.
     let value = unsafe { libc::getenv(name.as_ptr()) };
@@ -101,13 +106,22 @@ fn keyword(word: &[u8], variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<
     match word {
         b"pid" => Some(std::process::id().to_string().into()),
         b"hostname" => Some(hostname()),
-        b"rank" => Some(RANKS.iter().find_map(|name| variable(name)).unwrap_or_else(|| "0".into())),
+        b"rank" => Some(rank_text(variable).unwrap_or_else(|| "0".into())),
         _ => {
             let name = word.strip_prefix(b"env{")?.strip_suffix(b"}")?;
             let name = std::ffi::CString::new(name).ok()?;
             Some(variable(&name).unwrap_or_default())
         }
     }
+}
+
+/// The rank of this process in its job, where a launcher gave it one.
+pub(crate) fn rank() -> Option<u64> {
+    rank_text(&variable)?.to_str()?.trim().parse().ok()
+}
+
+fn rank_text(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<OsString> {
+    RANKS.iter().find_map(|name| variable(name))
 }
 
 fn hostname() -> OsString {

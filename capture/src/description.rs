@@ -75,8 +75,14 @@ fn describe_device(ordinal: i32) -> Device {
     }
 }
 
-/// `gcnArchName`, which lies at other offsets in other versions, and is the one text that begins with `gfx`.
+/// `gcnArchName`. HIP 6 and 7 have it at one offset; in other versions it is looked for, as the one text that begins with
+/// `gfx`.
 fn arch(properties: &[u8]) -> String {
+    /// Offset of `gcnArchName` in `hipDeviceProp_tR0600`.
+    const OFFSET: usize = 1160;
+    if let Some(found) = properties.get(OFFSET..).filter(|found| found.starts_with(b"gfx")) {
+        return text(found);
+    }
     let after_name = properties.get(NAME_BYTES..).unwrap_or_default();
     let start = after_name.windows(3).position(|window| window == b"gfx");
     start.map(|start| text(&after_name[start..])).unwrap_or_default()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use hrr_format::catalogue::Api;
 
-use crate::{elf, process, real, shims};
+use crate::{elf, process, real, tables};
 
 static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -85,8 +85,7 @@ unsafe extern "C" fn shim_for_version(handle: *mut c_void, name: *const c_char, 
         // The C library is asked again, so that `dlerror` says what the program expects.
         return nothing;
     }
-    real::offer(api, found);
-    shims::address(api)
+    real::shim_of(api, found)
 }
 
 /// The C library's `dlsym`, except that HIP's names give shims.
@@ -155,26 +154,21 @@ pub(crate) unsafe fn replace_entry_point(symbol: *const c_char, place: *mut *mut
     }
     // SAFETY: by the caller's contract.
     let found = unsafe { place.read_unaligned() };
-    let api = by_address(found).or_else(|| {
-        if symbol.is_null() {
+    if found.is_null() {
+        return;
+    }
+    // A name alone does not tell: a runtime answers for `hipGetDeviceProperties` with the variant that the asked-for version
+    // has. It is looked at where the address is unknown and no dispatch table sees to it that the call is recorded.
+    let shim = real::shim_at(found).or_else(|| {
+        if symbol.is_null() || tables::taken() {
             return None;
         }
         // SAFETY: the call that succeeded took the symbol as a C string.
         let name = unsafe { CStr::from_ptr(symbol) };
-        name.to_str().ok().and_then(Api::by_name).map(|api| usize::from(api.id))
+        name.to_str().ok().and_then(Api::by_name).map(|api| real::shim_of(usize::from(api.id), found))
     });
-    if let Some(api) = api.filter(|_| !found.is_null()) {
-        real::offer(api, found);
+    if let Some(shim) = shim {
         // SAFETY: by the caller's contract.
-        unsafe { place.write_unaligned(shims::address(api)) };
+        unsafe { place.write_unaligned(shim) };
     }
-}
-
-/// The entry point at an address. A name alone does not tell: a runtime answers for `hipGetDeviceProperties` with the
-/// variant that the asked-for version has.
-fn by_address(found: *mut c_void) -> Option<usize> {
-    for api in 0..crate::plan::API_COUNT {
-        real::exists(api);
-    }
-    real::api_at(found)
 }

@@ -129,6 +129,36 @@ pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A lock on a directory, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct DirLock {
+    fd: RawFd,
+}
+
+/// Locks a directory against other processes that lock it, as far as its file system can; gives up after a while, since a
+/// holder may have been stopped.
+pub(crate) fn lock_dir(path: &Path) -> Option<DirLock> {
+    const TRIES: u32 = 100;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+    let lock = DirLock { fd: open(path, libc::O_RDONLY | libc::O_DIRECTORY).ok()? };
+    for _ in 0..TRIES {
+        // SAFETY: the descriptor was opened above and is this value's own.
+        match check(unsafe { libc::flock(lock.fd, libc::LOCK_EX | libc::LOCK_NB) }) {
+            Ok(()) => return Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor was opened for this value; closing it gives the lock back.
+        unsafe { libc::close(self.fd) };
+    }
+}
+
 /// Replaces a file's contents: writes a private temporary file beside it and renames.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();

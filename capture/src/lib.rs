@@ -2,13 +2,13 @@
 //!
 //! | idea | modules |
 //! |---|---|
-//! | getting between a program and HIP | [`shims`], [`real`], [`runtime`], [`dlsym`], [`elf`] |
-//! | whether and where to record | [`config`], [`notice`] |
-//! | one process's recording, from first call to exit | [`process`], [`manifest`], [`description`] |
+//! | getting between a program and HIP | [`shims`], [`real`], [`tables`], [`runtime`], [`dlsym`], [`elf`] |
+//! | whether and where to record, and saying so | [`config`], [`notice`], [`journal`] |
+//! | one process's recording, from first call to exit | [`process`], [`process_end`], [`manifest`], [`description`] |
 //! | one call | [`recorder`], [`plan`], [`sections`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
-//! | one thread's stream file | [`writer`], [`files`], [`threads`] |
+//! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
 
 mod clock;
 mod config;
@@ -20,17 +20,21 @@ mod errno;
 mod files;
 mod handle_table;
 mod hooks;
+mod journal;
 mod kernels;
 mod launch;
 mod manifest;
 mod notice;
 mod plan;
 mod process;
+mod process_end;
 mod real;
 mod recorder;
 mod runtime;
 mod sections;
 mod shims;
+mod small_stack;
+mod tables;
 mod threads;
 mod writer;
 
@@ -40,18 +44,21 @@ mod writer;
 static ON_LOAD: extern "C" fn() = {
     extern "C" fn on_load() {
         // A panic must not cross into the loader; recording then begins, or not, at the first call.
-        let _ = std::panic::catch_unwind(process::look_early);
+        let _ = std::panic::catch_unwind(|| {
+            process::look_early();
+            process_end::arrange();
+        });
     }
     on_load
 };
 
-/// Runs when the process ends by `exit` or by returning from `main`.
+/// Runs when the process ends by `exit` or by returning from `main`, or when the library is unloaded.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static ON_EXIT: extern "C" fn() = {
     extern "C" fn on_exit() {
         // The archive stays as a killed process would leave it.
-        let _ = std::panic::catch_unwind(process::finish);
+        let _ = std::panic::catch_unwind(process_end::destructors_run);
     }
     on_exit
 };

@@ -8,7 +8,7 @@ use hrr_format::catalogue::APIS;
 use hrr_format::manifest::{Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION};
 
 use crate::process::{self, Process};
-use crate::{clock, files};
+use crate::{clock, config, files, tables};
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         command: command_line(),
         capture_version: env!("CARGO_PKG_VERSION").to_owned(),
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
+        imported: None,
+        rank: config::rank(),
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     };
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
@@ -73,6 +75,8 @@ pub(crate) fn refine() {
 /// Writes the root manifest: the processes whose directories are there now.
 pub(crate) fn write_root(process: &Process) -> io::Result<()> {
     let root = &process.config().root;
+    // Of processes that end at the same time, the last one to write must be one that has seen the others' manifests.
+    let _lock = files::lock_dir(root);
     let mut processes: Vec<RootProcess> = std::fs::read_dir(root)?
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(PROCESS_PREFIX))
@@ -89,7 +93,7 @@ pub(crate) fn write_root(process: &Process) -> io::Result<()> {
     let path = root.join(FILE);
     let (pid, _) = process.ids();
     let owner_pid = RootManifest::read(&path).map_or(u64::from(pid), |manifest| manifest.owner_pid);
-    let manifest = RootManifest { version: ROOT_VERSION, capture_mode: "preload".to_owned(), owner_pid, processes };
+    let manifest = RootManifest { version: ROOT_VERSION, capture_mode: tables::capture_mode().to_owned(), owner_pid, processes };
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
     bytes.push(b'\n');
     files::replace(&path, &bytes)

@@ -5,14 +5,47 @@
 
 use std::fmt;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::errno::KeepErrno;
 
 /// What every line begins with.
 const PREFIX: &str = "[HRR capture] ";
 
-/// Writes one line to standard error; a closed or full standard error loses it in silence.
+/// Device and inode of standard error as the library was loaded; [`UNKNOWN`] before, [`CLOSED`] where there was none.
+static DEVICE: AtomicU64 = AtomicU64::new(UNKNOWN);
+static INODE: AtomicU64 = AtomicU64::new(0);
+const UNKNOWN: u64 = u64::MAX;
+const CLOSED: u64 = u64::MAX - 1;
+
+/// Remembers what standard error is. A program that closes it and opens a file of its own gets the same number.
+pub(crate) fn remember_standard_error() {
+    let (device, inode) = standard_error().unwrap_or((CLOSED, 0));
+    // Relaxed: both are stored before the program's own code runs.
+    INODE.store(inode, Ordering::Relaxed);
+    DEVICE.store(device, Ordering::Relaxed);
+}
+
+fn standard_error() -> Option<(u64, u64)> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `status` is writable memory of the right type, and read only where `fstat` has filled it.
+    unsafe {
+        if libc::fstat(libc::STDERR_FILENO, status.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let status = status.assume_init();
+        Some((status.st_dev, status.st_ino))
+    }
+}
+
+/// Writes one line to standard error; a closed or full standard error, or one that is another file by now, loses it in
+/// silence.
 pub(crate) fn line(message: fmt::Arguments<'_>) {
     let _errno = KeepErrno::new();
+    let known = (DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed));
+    if known.0 != UNKNOWN && standard_error() != Some(known) {
+        return;
+    }
     let text = format!("{PREFIX}{message}\n");
     let mut rest = text.as_bytes();
     while !rest.is_empty() {

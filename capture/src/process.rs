@@ -23,7 +23,7 @@ use crate::description::Description;
 use crate::errno::KeepErrno;
 use crate::kernels::Kernels;
 use crate::writer::{Background, StreamIdentity, ThreadStream};
-use crate::{files, manifest, notice, plan, recorder};
+use crate::{files, journal, manifest, notice, plan, recorder};
 
 /// Values of [`GATE`]. From [`gate::OFF`] on, calls pass unrecorded.
 mod gate {
@@ -242,13 +242,14 @@ pub(crate) fn recording() -> Option<&'static Process> {
 
 /// Looks at the environment when the library is loaded, so that a process that is not recorded pays nothing later.
 pub(crate) fn look_early() {
+    notice::remember_standard_error();
     match config::request() {
         Request::Off => GATE.store(gate::OFF, Ordering::Relaxed),
         Request::Privileged => {
             notice::line(format_args!("Capture disabled: the process runs with privileges that its caller lacks"));
             GATE.store(gate::OFF, Ordering::Relaxed);
         }
-        Request::Record(_) => {}
+        Request::Record(_) => journal::loaded(),
     }
 }
 
@@ -266,6 +267,7 @@ fn start() {
     };
     match outcome {
         Ok(Some(process)) => {
+            journal::recording(&process.dir);
             if !FORKED.load(Ordering::Relaxed) {
                 say_recording(process);
             }
@@ -275,6 +277,7 @@ fn start() {
         }
         Ok(None) => GATE.store(gate::OFF, Ordering::Release),
         Err((path, error)) => {
+            journal::refused(format_args!("{}: {error}", path.display()));
             notice::line(format_args!("Capture disabled: {}: {error}", path.display()));
             GATE.store(gate::OFF, Ordering::Release);
         }
@@ -352,6 +355,7 @@ fn say_recording(process: &Process) {
 pub(crate) fn stop(reason: fmt::Arguments<'_>) {
     // Relaxed: whoever makes the exchange says the line; the gate itself carries no data when it closes.
     if GATE.compare_exchange(gate::RECORDING, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        journal::stopped(reason);
         notice::line(format_args!(
             "Capture stopped: {reason}; what was recorded until now stays, and the program runs on"
         ));
@@ -363,6 +367,9 @@ pub(crate) fn stop(reason: fmt::Arguments<'_>) {
 pub(crate) fn finish() {
     let _errno = KeepErrno::new();
     let state = GATE.load(Ordering::Acquire);
+    if state == gate::UNKNOWN {
+        journal::idle();
+    }
     if state != gate::RECORDING && state != gate::STOPPED {
         return;
     }

@@ -25,7 +25,7 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
 use crate::writer::ThreadStream;
-use crate::{clock, launch};
+use crate::{clock, launch, small_stack};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,11 +40,19 @@ enum Inside {
 
 struct Hot {
     inside: Cell<Inside>,
+    /// Number of the runtime that the call is in.
+    runtime: Cell<usize>,
     stream: Cell<*const ThreadStream>,
 }
 
 thread_local! {
-    static HOT: Hot = const { Hot { inside: Cell::new(Inside::Program), stream: Cell::new(std::ptr::null()) } };
+    static HOT: Hot = const {
+        Hot {
+            inside: Cell::new(Inside::Program),
+            runtime: Cell::new(0),
+            stream: Cell::new(std::ptr::null()),
+        }
+    };
 }
 
 /// What a shim carries from [`enter`] to [`leave`].
@@ -73,17 +81,22 @@ pub(crate) fn forget_stream() {
     HOT.with(|hot| hot.stream.set(std::ptr::null()));
 }
 
+/// Number of the runtime that the calling thread's recorded call is in.
+pub(crate) fn runtime() -> usize {
+    HOT.with(|hot| hot.runtime.get())
+}
+
 /// The calling thread's stream, or null.
 pub(crate) fn own_stream() -> *const ThreadStream {
     HOT.with(|hot| hot.stream.get())
 }
 
-/// Begins a call. Returns `None` where it is not recorded.
+/// Begins a call of a runtime. Returns `None` where it is not recorded.
 ///
 /// # Safety
 /// `words` are the argument words of entry point `api`, whose pointers are as valid as the call demands.
 #[inline(never)]
-pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
+pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> Option<Call> {
     HOT.with(|hot| {
         if hot.inside.get() != Inside::Program {
             return None;
@@ -109,6 +122,7 @@ pub(crate) unsafe fn enter(api: usize, words: &[u64]) -> Option<Call> {
             return None;
         }
         hot.inside.set(Inside::Call);
+        hot.runtime.set(RUNTIME);
         let sequence = pending_results::sequence();
         // SAFETY: the plans were built before the gate opened; `api` comes from a shim.
         let plan = unsafe { plan::of(api) };
@@ -178,11 +192,11 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
 #[cold]
 fn first_call() -> *const ThreadStream {
     let _errno = KeepErrno::new();
-    catch_unwind(|| {
+    small_stack::with_own_stack(|| {
         let process = process::recording()?;
         process.open_stream()
     })
-    .unwrap_or_else(|_| {
+    .unwrap_or_else(|| {
         process::stop(format_args!("an internal error occurred while a thread's stream was opened"));
         None
     })
@@ -474,7 +488,7 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
                         unsafe { write_observed(stream, call.stream, result.number) };
                     }
                 }
-            } else if !transfers.results.is_empty() {
+            } else if !transfers.results.is_empty() && runtime() == 0 {
                 process.pending().add(&transfers.results, hook_call.stream());
                 // A copy to pageable memory may have waited for its end, as CUDA's documentation says of the like. The program
                 // may then read, and change, the memory at once.
@@ -483,7 +497,8 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
             }
         }
     }
-    let Some(writer) = process.blobs().filter(|_| code == 0 && pending_results::any()) else {
+    // Pending results are those of the first runtime, whose events stand behind them: a second one's are never observed.
+    let Some(writer) = process.blobs().filter(|_| code == 0 && pending_results::any() && runtime() == 0) else {
         return;
     };
     let pending = process.pending();

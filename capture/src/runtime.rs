@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use crate::real;
 use crate::shims::id;
+use crate::{real, recorder};
 
 /// `hipErrorNotReady`.
 pub(crate) const NOT_READY: i32 = 600;
@@ -24,7 +24,7 @@ macro_rules! real_calls {
         /// # Safety
         /// As HIP's documentation says; called inside a recorded call.
         pub(crate) unsafe fn $name($($param: $ty),*) -> i32 {
-            let address = real::address(id::$api);
+            let address = real::address(recorder::runtime(), id::$api);
             if address.is_null() {
                 return NOT_SUPPORTED;
             }

@@ -22,6 +22,7 @@ use crate::record::{BlobRef, Record};
 use crate::repair::Note;
 use crate::source::Source;
 use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
+use crate::upstream::{self, UpstreamError};
 
 /// Directory of stream files in a process archive.
 pub const EVENTS_DIR: &str = "events";
@@ -29,8 +30,6 @@ pub const EVENTS_DIR: &str = "events";
 pub const STREAM_EXTENSION: &str = "evs";
 /// What the name of a process archive begins with.
 pub const PROCESS_PREFIX: &str = "pid-";
-/// Event file of AMD's in-tree HRR, by which its archives are told.
-const UPSTREAM_EVENTS_FILE: &str = "events.bin";
 
 /// The directory of a process in an archive root.
 pub fn process_dir(root: &Path, pid: u64) -> PathBuf {
@@ -93,12 +92,9 @@ pub enum ArchiveError {
         /// Directories of the processes, by process id.
         processes: Vec<PathBuf>,
     },
-    /// The archive was written by AMD's in-tree HRR.
-    #[error("{} is an archive of AMD's in-tree HRR ({UPSTREAM_EVENTS_FILE}), which this build does not read; use the hrr-playback of its ROCm release", path.display())]
-    Upstream {
-        /// The process directory.
-        path: PathBuf,
-    },
+    /// An archive of AMD's in-tree HRR cannot be read.
+    #[error("{0}")]
+    Upstream(#[from] UpstreamError),
     /// The manifest cannot be read.
     #[error("{0}")]
     Manifest(#[from] ManifestError),
@@ -228,6 +224,8 @@ pub struct Archive {
     known: Vec<Option<&'static Api>>,
     repaired: Option<Note>,
     warnings: Vec<Warning>,
+    /// Where the native form of an archive in another format lies while it is open.
+    translated: Option<upstream::Translated>,
 }
 
 impl Archive {
@@ -246,6 +244,9 @@ impl Archive {
     pub fn open_with(path: &Path, damaged: Damaged) -> Result<Self, ArchiveError> {
         let source = Source::of(path)?;
         let path = resolve(&source, path)?;
+        if upstream::is_upstream(&path) && !is_process_dir(&source, &path) {
+            return Self::open_upstream(path, damaged);
+        }
         let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE))?;
         let mut warnings = Vec::new();
         let streams = open_streams(&source, &path, &manifest, damaged, &mut warnings)?;
@@ -264,7 +265,25 @@ impl Archive {
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
-        Ok(Archive { path, manifest, streams, blobs, code_objects, kernels, known, repaired, warnings })
+        Ok(Archive {
+            path,
+            manifest,
+            streams,
+            blobs,
+            code_objects,
+            kernels,
+            known,
+            repaired,
+            warnings,
+            translated: None,
+        })
+    }
+
+    /// Opens the native form of an archive of AMD's in-tree HRR, which lasts as long as the archive is open.
+    fn open_upstream(path: PathBuf, damaged: Damaged) -> Result<Self, ArchiveError> {
+        let translated = upstream::Translated::of(&path)?;
+        let archive = Self::open_with(translated.path(), damaged)?;
+        Ok(Archive { path, translated: Some(translated), ..archive })
     }
 
     /// The process directory.
@@ -373,7 +392,10 @@ impl ArchiveRoot {
         let processes = found
             .into_iter()
             .map(|(pid, path)| {
-                let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE));
+                let manifest = match upstream::is_upstream(&path) {
+                    true => Ok(upstream::process_manifest(&path)),
+                    false => ProcessManifest::read_from(&source, &path.join(manifest::FILE)),
+                };
                 Process { pid, path, manifest }
             })
             .collect();
@@ -396,8 +418,8 @@ fn resolve(source: &Source, path: &Path) -> Result<PathBuf, ArchiveError> {
     if is_process_dir(source, &resolved) {
         return Ok(resolved);
     }
-    if source.exists(&resolved.join(UPSTREAM_EVENTS_FILE)) {
-        return Err(ArchiveError::Upstream { path: resolved });
+    if upstream::is_upstream(&resolved) {
+        return Ok(resolved);
     }
     match ProcessManifest::read_from(source, &resolved.join(manifest::FILE)) {
         // A manifest without an events directory: a process that was recorded and made no call.
@@ -419,8 +441,10 @@ fn is_process_dir(source: &Source, path: &Path) -> bool {
 fn process_dirs(source: &Source, path: &Path) -> Result<Vec<(u64, PathBuf)>, ArchiveError> {
     let mut found = Vec::new();
     for (name, entry_path) in list(source, path)? {
-        let Some(digits) = name.strip_prefix(PROCESS_PREFIX) else { continue };
-        if let Ok(pid) = digits.parse::<u64>()
+        let Some(number) = name.strip_prefix(PROCESS_PREFIX) else { continue };
+        // A second process with the same id, after `exec` or from another machine, has a number behind a dot.
+        let (digits, again) = number.split_once('.').unwrap_or((number, "0"));
+        if let (Ok(pid), Ok(_)) = (digits.parse::<u64>(), again.parse::<u32>())
             && source.is_dir(&entry_path)
         {
             found.push((pid, entry_path));

@@ -51,6 +51,8 @@ impl ArchiveWriter {
             command: Vec::new(),
             capture_version: String::new(),
             unsized_launches: 0,
+            rank: None,
+            imported: None,
             apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
         };
         manifest.write(&path.join(manifest::FILE))?;
@@ -101,6 +103,15 @@ impl ArchiveWriter {
     pub fn blob(&mut self, number: u64, contents: &[u8]) -> io::Result<()> {
         self.manifest.blob_count = self.manifest.blob_count.max(number.saturating_add(1));
         self.blobs.put(number, contents)
+    }
+
+    /// Has a number stand for the contents of another, which [`Self::blob`] stored.
+    ///
+    /// # Errors
+    /// The system's reason; a number that nothing was stored under is invalid input.
+    pub fn same_blob(&mut self, number: u64, stored: u64) -> io::Result<()> {
+        self.manifest.blob_count = self.manifest.blob_count.max(number.saturating_add(1));
+        self.blobs.put_again(number, stored)
     }
 
     /// Stores a code object under a number.
@@ -159,6 +170,8 @@ struct StoreWriter {
     pack_bytes: u64,
     /// By hash, the entry that the contents were first stored under.
     stored: HashMap<[u8; 32], IndexEntry>,
+    /// By number.
+    numbers: HashMap<u64, IndexEntry>,
 }
 
 impl StoreWriter {
@@ -166,7 +179,7 @@ impl StoreWriter {
         fs::create_dir_all(dir)?;
         let mut index = File::create(dir.join(INDEX_FILE))?;
         index.write_all(&index_header())?;
-        Ok(StoreWriter { dir: dir.to_owned(), index, pack: 0, pack_bytes: 0, stored: HashMap::new() })
+        Ok(StoreWriter { dir: dir.to_owned(), index, pack: 0, pack_bytes: 0, stored: HashMap::new(), numbers: HashMap::new() })
     }
 
     fn put(&mut self, number: u64, contents: &[u8]) -> io::Result<()> {
@@ -191,6 +204,13 @@ impl StoreWriter {
                 entry
             }
         };
+        self.numbers.insert(number, entry);
+        self.index.write_all(&entry.to_bytes())
+    }
+
+    fn put_again(&mut self, number: u64, stored: u64) -> io::Result<()> {
+        let entry = self.numbers.get(&stored).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let entry = IndexEntry { number, ..*entry };
         self.index.write_all(&entry.to_bytes())
     }
 }

@@ -13,6 +13,7 @@
 //! * [`repair`], [`verify`]: making whole what a recording left behind, and checking it
 //! * [`ordered`]: the calls of all threads in order of entry
 //! * [`archive_writer`], [`record_builder`]: archives made without recording a program
+//! * [`upstream`]: the archives of AMD's in-tree HRR
 //! * [`hip_error`]: names of return codes
 //!
 //! No HIP runtime is touched here, and no policy on what to record is made here.
@@ -35,4 +36,5 @@ pub mod record_builder;
 pub mod repair;
 mod source;
 pub mod stream_file;
+pub mod upstream;
 pub mod verify;

@@ -7,6 +7,7 @@
 //! Keys that a reader does not know are ignored, and keys that a writer of the same version did not have yet are
 //! filled with their defaults.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -148,8 +149,48 @@ pub struct ProcessManifest {
     /// Launches whose arguments could not be sized for want of metadata.
     #[serde(default)]
     pub unsized_launches: u64,
+    /// Rank of the process in its job, where a launcher gave it one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
     /// API names in record-id order.
     pub apis: Vec<String>,
+    /// What was found when the archive was converted from another format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+}
+
+/// What a conversion from another format found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Imported {
+    /// The format: `in-tree`, for the archives of AMD's in-tree HRR.
+    pub format: String,
+    /// Its version.
+    pub version: u32,
+    /// Its header flags.
+    pub flags: u32,
+    /// Entries of the recorded runtime's dispatch table, behind which the compiler's entry points are numbered.
+    pub runtime_entries: u32,
+    /// What that was concluded from.
+    pub id_evidence: String,
+    /// Whether the recording was seen to its end.
+    pub complete: bool,
+    /// Records of the original.
+    pub events: u64,
+    /// Calls that were added, by entry point.
+    pub added: BTreeMap<String, u64>,
+    /// Calls that replay leaves out, by entry point and reason.
+    pub left_out: BTreeMap<String, u64>,
+    /// Calls that replay refuses, by entry point and reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Records of entry points that this build does not know, by event id.
+    pub unknown_events: BTreeMap<u32, u64>,
+    /// Snapshots of pinned host memory that replay restores.
+    pub snapshots_restored: u64,
+    /// Snapshots of memory that no recorded call pinned.
+    pub snapshots_refused: u64,
+    /// What else is worth knowing.
+    pub warnings: Vec<String>,
 }
 
 /// One process as the root manifest lists it.

@@ -62,6 +62,13 @@ pub mod flag {
     pub const IN_FLIGHT: u8 = 1;
     /// The call was skipped over by the recorder for lack of space: its sections are missing.
     pub const TRUNCATED: u8 = 2;
+    /// The program made no such call: a conversion from another format added it, for what that format leaves implicit.
+    pub const ADDED: u8 = 4;
+    /// Replay leaves the call out; a [`Note`](super::SectionTag::Note) says why.
+    pub const LEFT_OUT: u8 = 8;
+    /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
+    /// [`Note`](super::SectionTag::Note) says what.
+    pub const REFUSED: u8 = 16;
 }
 
 /// Values of the api field that are not HIP calls.
@@ -100,6 +107,8 @@ pub enum SectionTag {
     GraphHostIn = 9,
     /// Host memory that a copy node of a launched graph writes: u64 host address, then a [`BlobRef`].
     GraphHostOut = 10,
+    /// Words for people: why a call is left out, refused or added.
+    Note = 11,
 }
 
 impl SectionTag {
@@ -116,6 +125,7 @@ impl SectionTag {
             8 => Self::Code,
             9 => Self::GraphHostIn,
             10 => Self::GraphHostOut,
+            11 => Self::Note,
             _ => return None,
         })
     }
@@ -298,6 +308,11 @@ impl<'a> Record<'a> {
     /// Argument word `index`, or zero where the record has fewer.
     pub fn word(&self, index: usize) -> u64 {
         if index < self.word_count() { self.fixed(HEADER_BYTES + index * 8) } else { 0 }
+    }
+
+    /// Why the call is left out, refused or added, where a conversion says so.
+    pub fn note(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.section_tagged(SectionTag::Note)?.payload).ok()
     }
 
     /// All argument words.

@@ -49,6 +49,12 @@ impl RecordBuilder {
         self
     }
 
+    /// Sets bits of the [flag] byte.
+    pub fn flags(mut self, bits: u8) -> Self {
+        self.bytes[offset::FLAGS] |= bits;
+        self
+    }
+
     /// Appends a section.
     pub fn section(mut self, tag: SectionTag, param: u8, presence: Presence, payload: &[u8]) -> Self {
         let start = self.bytes.len();

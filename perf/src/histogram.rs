@@ -48,6 +48,13 @@ impl CallHistogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// Forgets all calls and keeps the memory.
+    pub fn clear(&mut self) {
+        self.durations.reset();
+        self.total_ns = 0;
+        self.max_ns = 0;
+    }
+
     /// Number of calls.
     pub fn count(&self) -> u64 {
         self.durations.len()
@@ -65,7 +72,13 @@ impl CallHistogram {
             p90_ns: percentile(0.9),
             p99_ns: percentile(0.99),
             max_ns: self.max_ns,
+            samples_ns: Vec::new(),
         }
+    }
+
+    /// Sum of the durations.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
     }
 }
 

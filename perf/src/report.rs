@@ -34,14 +34,34 @@ pub struct RunReport {
     pub order: String,
     /// Where the workers were pinned, in words.
     pub placement: String,
+    /// How host gaps between calls were kept: `asap`, `recorded`, or a factor such as `x2`.
+    pub pace: String,
+    /// What was timed, where it was not the whole archive: `events 100..200`.
+    pub range: Option<String>,
     /// Wall time of the timed section: the median where there are several repetitions.
     pub wall_ns: u64,
-    /// Time from the start of the process to the start of the first timed section.
+    /// Planning and staging before the first call was issued, done once unless `planned_each_repetition`.
     pub setup_ns: u64,
+    /// Destroying, after a repetition, what the archive leaves alive at its end: the median.
+    pub teardown_ns: u64,
+    /// Replays before the first repetition, which are not reported.
+    pub warmup: u32,
+    /// Whether every repetition was planned anew, because the archive exceeds the memory budget.
+    pub planned_each_repetition: bool,
     /// Wall time of the timed section of each repetition, in the order they ran. Warm-up runs are not among them.
     pub repetitions: Vec<u64>,
+    /// The sections of each repetition, in the same order.
+    pub sections: Vec<SectionReport>,
     /// Durations of calls by API, over all repetitions, the most time first.
     pub apis: Vec<ApiReport>,
+    /// Copies by API, direction and size, over all repetitions, the most time first.
+    pub copies: Vec<CopyReport>,
+    /// Kernels and graphs as the device ran them, over all repetitions, the most time first; with `--timing`.
+    pub kernels: Vec<KernelReport>,
+    /// How busy each stream was, over all repetitions; with `--timing`.
+    pub streams: Vec<StreamReport>,
+    /// What `--timing` itself cost.
+    pub timing: Option<TimingReport>,
     /// What each worker spent its time on, over all repetitions.
     pub workers: Vec<WorkerReport>,
     /// Device results checked.
@@ -96,9 +116,114 @@ pub struct ApiReport {
     pub p99_ns: u64,
     /// The longest call, exact.
     pub max_ns: u64,
+    /// Sum of the durations in each repetition, in the order of [`RunReport::repetitions`].
+    pub samples_ns: Vec<u64>,
 }
 
-/// Where one worker's time went. What is left of `total_ns` is the replayer's own.
+/// One repetition, section by section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SectionReport {
+    /// Making the state fresh again, and replaying untimed what comes before the range.
+    pub setup_ns: u64,
+    /// The timed section.
+    pub wall_ns: u64,
+    /// Destroying what the archive leaves alive.
+    pub teardown_ns: u64,
+}
+
+/// Copies of one API, one direction and one class of size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CopyReport {
+    /// Name of the HIP entry point.
+    pub api: String,
+    /// Direction: `H2D`, `D2H`, `D2D` or `memset`.
+    pub kind: String,
+    /// Class of size: `<= 64 KiB`.
+    pub size: String,
+    /// Whether the call returns only when the copy is complete.
+    pub blocking: bool,
+    /// Number of copies.
+    pub count: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// Time inside the calls.
+    pub host_ns: u64,
+    /// Time between the events around the copies; with `--timing`.
+    pub device_ns: Option<u64>,
+    /// Bytes a second: by the device's time where it was taken, by the calls' where they block, else unknown.
+    pub bytes_per_second: Option<f64>,
+    /// Time in each repetition: the device's where it was taken, else the calls'.
+    pub samples_ns: Vec<u64>,
+    /// Time inside the calls in each repetition.
+    pub host_samples_ns: Vec<u64>,
+}
+
+impl CopyReport {
+    /// The class as people say it: `hipMemcpyAsync H2D > 16 MiB`.
+    pub fn label(&self) -> String {
+        format!("{} {} {}", self.api, self.kind, self.size)
+    }
+}
+
+/// One kernel, or the graphs, as the device ran them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelReport {
+    /// Name of the kernel; `(graph)` for graph launches.
+    pub name: String,
+    /// Whether these are launches of graphs.
+    pub graph: bool,
+    /// Number of launches timed.
+    pub count: u64,
+    /// Sum of their durations.
+    pub total_ns: u64,
+    /// Half of the launches took no longer; to the histogram's precision, as the other percentiles.
+    pub p50_ns: u64,
+    /// Nine of ten launches took no longer.
+    pub p90_ns: u64,
+    /// 99 of 100 launches took no longer.
+    pub p99_ns: u64,
+    /// The longest launch.
+    pub max_ns: u64,
+    /// Sum of the durations in each repetition.
+    pub samples_ns: Vec<u64>,
+}
+
+/// One stream between its first and its last timed launch or copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamReport {
+    /// The device's ordinal.
+    pub device: i32,
+    /// Number of the stream on its device, in order of first use.
+    pub stream: u32,
+    /// Launches and copies timed.
+    pub operations: u64,
+    /// Time in launches and copies.
+    pub busy_ns: u64,
+    /// Time between them.
+    pub idle_ns: u64,
+    /// Longest time between two of them.
+    pub longest_gap_ns: u64,
+}
+
+/// What measuring by events cost, itself measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimingReport {
+    /// Launches and copies that had events around them.
+    pub timed: u64,
+    /// Launches and copies that had none, because events could not be made or recorded.
+    pub untimed: u64,
+    /// Time workers spent recording events, over all repetitions.
+    pub host_overhead_ns: u64,
+    /// Time between two events with nothing between them: contained in each duration.
+    pub floor_ns: u64,
+}
+
+/// Where one worker's time went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerReport {
@@ -110,10 +235,20 @@ pub struct WorkerReport {
     pub calls: u64,
     /// Time inside HIP calls.
     pub in_calls_ns: u64,
+    /// Time inside blocking calls that were made beside the worker's other calls; not part of `total_ns`.
+    pub beside_ns: u64,
     /// Time spent waiting for other workers' calls.
     pub waiting_ns: u64,
-    /// Time of the timed sections.
+    /// Time spent waiting for calls to be planned and contents to be staged.
+    pub staging_ns: u64,
+    /// Time spent on host gaps of the program, with `--pace`.
+    pub pacing_ns: u64,
+    /// Time spent recording events, with `--timing`.
+    pub events_ns: u64,
+    /// Time of the timed sections, from their begin until the worker's last call.
     pub total_ns: u64,
+    /// What is left of `total_ns`: the replayer's own code.
+    pub own_ns: u64,
 }
 
 /// Device results checked against the recorded ones.
@@ -163,6 +298,15 @@ pub enum ReportError {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl WorkerReport {
+    /// The same with `own_ns` filled in.
+    pub fn with_own_time(mut self) -> Self {
+        let accounted = self.in_calls_ns + self.waiting_ns + self.staging_ns + self.pacing_ns + self.events_ns;
+        self.own_ns = self.total_ns.saturating_sub(accounted);
+        self
+    }
 }
 
 impl RunReport {

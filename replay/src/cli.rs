@@ -15,7 +15,9 @@ use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::placement::PlacementPolicy;
+use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
+use crate::report::options::{Measure, Pace};
 use crate::runtime::Runtime;
 use crate::summary;
 use crate::tools::{self, State};
@@ -90,6 +92,35 @@ struct Arguments {
     #[arg(long, help_heading = "Replay")]
     warn_untranslated_args: bool,
 
+    /// Replay this often in one process and report each repetition
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Timing runs")]
+    repeat: u32,
+
+    /// Replay this often before that, unreported
+    #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
+    warmup: u32,
+
+    /// Write a run report as JSON, for hrr-perf
+    #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
+    report: Option<PathBuf>,
+
+    /// Time kernels, graphs and copies by events around them
+    #[arg(long, help_heading = "Timing runs")]
+    timing: bool,
+
+    /// The program's own gaps between calls: asap (none), recorded, or xF to shorten them F times
+    #[arg(long, value_name = "PACE", default_value = "asap", help_heading = "Timing runs")]
+    pace: Pace,
+
+    /// Measure only events A up to, not including, B (or A..=B, A.., ..B): those before are replayed as set-up, those behind
+    /// not at all. With --events and --csv: list only these
+    #[arg(long, value_name = "A..B", conflicts_with = "kernels", help_heading = "Timing runs")]
+    range: Option<EventRange>,
+
+    /// As --range, by kernel launches: from launch A up to, not including, launch B
+    #[arg(long, value_name = "A..B", conflicts_with = "info", help_heading = "Timing runs")]
+    kernels: Option<EventRange>,
+
     /// Go on after a call that fails, and count it
     #[arg(long, help_heading = "Replay")]
     continue_on_error: bool,
@@ -117,10 +148,6 @@ struct Arguments {
     /// With --events and --csv: only calls whose name matches, such as 'hipMemcpy*,hipFree'
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     api: Option<Glob>,
-
-    /// With --events and --csv: only these event numbers: A..B (without B), A..=B, A.., ..B or A
-    #[arg(long, value_name = "A..B", requires = "info", help_heading = "Inspection")]
-    range: Option<EventRange>,
 
     /// With --info: write tables with the columns of rocprofv3's into a directory
     #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
@@ -226,6 +253,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         choices,
+        repeat: arguments.repeat,
+        warmup: arguments.warmup,
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing, trace: false },
+        pace: arguments.pace,
+        range: match (&arguments.range, &arguments.kernels) {
+            (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
+            (None, Some(range)) => Some(RangeOption::Kernels { from: range.0.start, to: range.0.end }),
+            (None, None) => None,
+        },
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
@@ -241,7 +277,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         eprint!("{watchdog}");
     }
     print_all(&summary::summary(&outcome));
-    let code = outcome.exit_code();
+    let mut code = outcome.exit_code();
+    if let Some(path) = &arguments.report
+        && let Err(error) = outcome.report.write(path)
+    {
+        eprintln!("[HRR] failed to write the report: {error}");
+        code = code.max(1);
+    }
     if outcome.abandoned {
         // Threads are still in the runtime; its destructors must not run under them.
         let _ = std::io::stdout().flush();

@@ -1,31 +1,28 @@
 //! One replay from an opened archive to its outcome: plan, stage, run, validate.
 
 use std::sync::Arc;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::catalogue::APIS;
 use hrr_format::hip_error;
 use rayon::prelude::*;
 
-use crate::chaos::Chaos;
+use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
+
+use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::Choices;
-use crate::compare::{Tolerance, ToleranceError};
-use crate::instruction::{Chunk, Wait};
-use crate::mutation::Mutation;
-use crate::placement::{Placement, PlacementPolicy};
+use crate::compare::ToleranceError;
+use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
-use crate::plan::kernel_choice::Replaced;
 use crate::plan::order::OrderMode;
-use crate::plan::{Assignment, Delivery, PlanSettings, Planned, Planner};
-use crate::run::watchdog::{self, Stuck};
-use crate::run::worker::Settings;
-use crate::run::{Failure, FailureKind, Sequence, Shared, start};
+use crate::report::gather::{Gathered, GpuTimes, Sections};
+use crate::report::options::{Measure, Pace};
+use crate::run::watchdog;
+use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
-use crate::topology::{self, PinPolicy};
-use crate::validate::{Divergence, Validation, Verdict};
+use crate::topology::PinPolicy;
+use crate::validate::Verdict;
 
 /// How to replay.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +40,30 @@ pub struct ReplayOptions {
     /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
     /// before the clock starts, a larger one while the replay runs.
     pub budget_bytes: u64,
+    /// How often the archive is replayed and reported; 0 is taken as 1.
+    pub repeat: u32,
+    /// How often it is replayed before that.
+    pub warmup: u32,
+    /// What is measured.
+    pub measure: Measure,
+    /// What becomes of the program's own gaps.
+    pub pace: Pace,
+    /// Which part of the archive is measured; `None` = all of it.
+    pub range: Option<RangeOption>,
     /// What is done otherwise than recorded.
     pub choices: Choices,
+}
+
+impl ReplayOptions {
+    /// Number of runs, warm-up included.
+    pub(crate) fn runs(&self) -> u64 {
+        u64::from(self.repeat.max(1)) + u64::from(self.warmup)
+    }
+
+    /// Whether the timed loop is the one that has room for measuring.
+    pub(crate) fn measures(&self) -> bool {
+        self.measure.any() || self.pace.factor().is_some()
+    }
 }
 
 /// Why a replay could not be made.
@@ -66,6 +85,18 @@ pub enum ReplayError {
     /// An environment variable has a value that means nothing.
     #[error("{0}")]
     Environment(String),
+    /// The range begins behind the archive's end.
+    #[error("the range begins behind the archive's last call; it has {events} events, --info --events lists them")]
+    Range {
+        /// Events in the archive.
+        events: u64,
+    },
+    /// The runtime has no events to measure times with.
+    #[error("{path} lacks the event calls that --timing needs")]
+    NoEvents {
+        /// The runtime.
+        path: String,
+    },
     /// There is no device to replay on.
     #[error("{path} sees no device; check that a GPU is present and accessible")]
     NoDevice {
@@ -127,6 +158,18 @@ pub struct Outcome {
     pub abandoned: bool,
     /// Set when the watchdog fired: one line per stuck worker.
     pub watchdog: Option<String>,
+    /// Repetitions that are reported; `wall` is their median.
+    pub repetitions: usize,
+    /// Destroying what the archive leaves alive, after a repetition: the median; `None` where that was not done.
+    pub teardown: Option<Duration>,
+    /// Calls that should have destroyed something and failed, by name and code.
+    pub teardown_failures: Vec<(&'static str, i32)>,
+    /// Whether each repetition was planned anew, because the archive exceeds the memory budget.
+    pub planned_each_repetition: bool,
+    /// GPU times, with `--timing`.
+    pub gpu: Option<GpuTimes>,
+    /// What was measured.
+    pub report: RunReport,
 }
 
 impl Outcome {
@@ -183,8 +226,6 @@ pub struct Prepared<'a> {
     pub setup: Duration,
 }
 
-/// How long the end of a stopped replay waits for threads that are still in the runtime.
-const GRACE: Duration = Duration::from_secs(2);
 /// Failure lines kept.
 const LINES_KEPT: usize = 20;
 
@@ -198,143 +239,87 @@ pub fn replay(
     options: &ReplayOptions,
     on_prepared: impl FnOnce(&Prepared<'_>),
 ) -> Result<Outcome, ReplayError> {
-    let tolerance = Tolerance::from_env()?;
-    let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
-    let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
-    let device_count = runtime.device_count()?;
-    if device_count < 1 {
-        return Err(ReplayError::NoDevice { path: runtime.path().display().to_string() });
-    }
-
-    options.choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
-    let replaced = Replaced::read(&options.choices.replacements).map_err(ReplayError::Environment)?;
-    let planning = Instant::now();
-    // Before anything else takes the addresses.
-    let placed = match options.choices.placement {
-        PlacementPolicy::WherePossible if !options.choices.new_memory.pads() => {
-            Placement::prepare(archive, runtime, &options.choices.devices, device_count)
-        }
-        _ => Placement::off(Arc::clone(runtime)),
-    };
-    let placed = Arc::new(placed);
     check_streams(archive)?;
-    let assignment = Assignment::new(archive, options.threads);
-    let workers = assignment.workers;
-    let multiplexed = assignment.multiplexed();
-    let lanes = assignment.worker_of.len();
-    let (checks, on_check) = crossbeam::channel::unbounded();
-    let mut planner = Planner::new(PlanSettings {
-        archive,
-        runtime,
-        assignment,
-        order: options.order,
-        mutation,
-        device_count,
-        budget_bytes: options.budget_bytes,
-        checks,
-        choices: options.choices.clone(),
-        placement: Arc::clone(&placed),
-        replaced,
-    });
-    let mut inboxes = Vec::new();
-    let mut sequences = Vec::new();
-    for worker in 0..workers {
-        let (sender, receiver) = crossbeam::channel::unbounded();
-        inboxes.push(sender);
-        sequences.push(Sequence::new(worker as u32, receiver));
-    }
-    // Placement wants a device before anything is planned; a thread starts on device 0.
-    let info = runtime.device_info(0);
-    let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
-    let placement = topology::place(&options.pin, bus_id, workers);
-    let (shared, ended) = start(Settings {
-        runtime: Arc::clone(runtime),
-        lanes,
-        multiplexed,
-        continue_on_error: options.continue_on_error,
-        cores: placement.cores.clone(),
-        chaos: Chaos::from_env(),
-    });
-    let validation = Validation {
-        archive,
-        checks: on_check,
-        tolerance,
-        divergence,
-        unordered: options.order == OrderMode::Program && lanes > 1,
+    let campaign = Campaign::new(archive, runtime, options)?;
+    let mut gathered = Gathered::default();
+    let mut on_prepared = Some(on_prepared);
+    let mut first_setup = None;
+    let (mut planned_again, mut done) = (false, 0u64);
+    let (session, last) = loop {
+        let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
+            first_setup.get_or_insert(prepared.setup);
+            if let Some(on_prepared) = on_prepared.take() {
+                on_prepared(prepared);
+            }
+        })?;
+        let mut setup = if done == 0 { Duration::ZERO } else { session.setup };
+        let ended = loop {
+            done += 1;
+            if done > u64::from(options.warmup) {
+                gathered.add(sections(&ran, setup), ran.measured.as_ref(), ran.resolved.as_ref());
+            }
+            let over = done >= options.runs() || !ran.passed();
+            if over || !session.is_kept() {
+                break over;
+            }
+            match campaign.run_again(&mut session) {
+                Some(again) => ran = again,
+                None => break true,
+            }
+            setup = ran.reset;
+        };
+        if ended {
+            break (session, ran);
+        }
+        planned_again = true;
     };
-    let over = AtomicBool::new(false);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (ready, on_ready) = crossbeam::channel::bounded(1);
-
-    let result = std::thread::scope(|scope| {
-        let planner = &mut planner;
-        let mut delivery = ToWorkers { inboxes, ready: ready.clone(), shared: Arc::clone(&shared) };
-        let plan = scope.spawn(move || {
-            let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
-            planner.no_more_checks();
-            let _ = ready.try_send(Ready::Whole);
-            result
-        });
-        let (part_devices, plan) = match on_ready.recv() {
-            Ok(Ready::Part { devices }) => (Some(devices), Err(plan)),
-            // Planned whole: a call that cannot be replayed is refused before any call is issued.
-            _ => (None, Ok(joined(plan)?)),
-        };
-        let windowed = part_devices.is_some();
-        let devices = match &plan {
-            Ok(planned) => planned.devices.clone(),
-            Err(_) => part_devices.unwrap_or_default(),
-        };
-        let spares = if multiplexed { (lanes - workers).min(workers) } else { 0 };
-        shared.prepare_spares(workers + spares);
-        let setup = planning.elapsed();
-        on_prepared(&Prepared {
-            runtime,
-            devices: devices.iter().map(|&device| (device, runtime.device_info(device).name)).collect(),
-            workers,
-            events: plan.as_ref().map_or(archive.manifest().event_count, |planned| planned.events),
-            windowed,
-            setup,
-        });
-        // Checks run beside the workers where there are cores to spare, or where memory waits for them; else afterwards.
-        let beside = (workers < cores || windowed).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
-        let mut plan = Some(plan);
-        let (run, planned) = execute(&shared, &ended, sequences, options.watchdog, || match plan.take() {
-            Some(Ok(planned)) => Ok(planned),
-            Some(Err(thread)) => joined(thread),
-            None => Ok(Planned::default()),
-        });
-        // Release: pairs with the validator's Acquire.
-        over.store(true, Ordering::Release);
-        let verdict = match beside {
-            Some(thread) => thread.join().unwrap_or_default(),
-            None if run.stuck.is_none() => validation.run(&shared.progress, &over),
-            None => Verdict::default(),
-        };
-        Ok::<_, ReplayError>((run, planned, verdict, setup))
-    });
-    let (run, planned, verdict, setup) = result?;
-    let staged_bytes = planner.host.peak_bytes();
-    if run.abandoned {
-        // Threads may still be in the runtime with addresses of this memory: it must stay.
-        std::mem::forget(planner);
+    let mut outcome = outcome(archive, &campaign, &session, &last, &gathered);
+    outcome.setup = first_setup.unwrap_or_default();
+    outcome.planned_each_repetition = planned_again;
+    outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
+    if outcome.abandoned {
+        session.abandon();
     }
-    let planned = planned?;
-    tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
+    Ok(outcome)
+}
 
-    let failures = std::mem::take(&mut *shared.failures.lock().unwrap_or_else(PoisonError::into_inner));
+fn sections(ran: &Ran, setup: Duration) -> Sections {
+    Sections {
+        setup: setup + ran.run.prefix,
+        wall: ran.run.wall,
+        teardown: ran.teardown.as_ref().map(|(took, _)| *took).unwrap_or_default(),
+    }
+}
+
+impl Ran {
+    /// Whether the run came to its end and did what was recorded.
+    fn passed(&self) -> bool {
+        !self.run.abandoned && self.run.stuck.is_none() && self.failures.is_empty() && self.verdict.failed == 0
+    }
+}
+
+fn outcome(
+    archive: &Archive,
+    campaign: &Campaign<'_>,
+    session: &Session<'_>,
+    last: &Ran,
+    gathered: &Gathered,
+) -> Outcome {
+    let planned = &session.planned;
+    tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
     let thread_of = |lane: u32| archive.streams().get(lane as usize).map_or(lane, |stream| stream.header().thread);
-    Ok(Outcome {
-        wall: run.wall,
-        setup,
-        workers,
+    let failures = last.failures.iter().take(LINES_KEPT);
+    Outcome {
+        // A replay that stopped while warming up has no repetition.
+        wall: if gathered.repetitions() > 0 { gathered.wall() } else { last.run.wall },
+        setup: Duration::ZERO,
+        workers: campaign.workers(),
         events: planned.events,
-        // Relaxed: the runners' ends were received through a channel.
-        kernels: shared.kernels.load(Ordering::Relaxed),
-        graphs: shared.graphs.load(Ordering::Relaxed),
-        failed_calls: failures.len() as u64,
-        failures: failures.iter().take(LINES_KEPT).map(|failure| describe_failure(failure, thread_of)).collect(),
-        verdict,
+        kernels: last.kernels,
+        graphs: last.graphs,
+        failed_calls: last.failures.len() as u64,
+        failures: failures.map(|failure| describe_failure(failure, thread_of)).collect(),
+        verdict: last.verdict.clone(),
         skipped: planned.skipped,
         failures_not_reissued: planned.failures_not_reissued,
         in_flight: planned.in_flight,
@@ -342,25 +327,82 @@ pub fn replay(
         untranslated: planned.untranslated,
         callbacks: planned.callbacks,
         waits: planned.waits,
-        hand_offs: shared.hand_offs.load(Ordering::Relaxed),
-        placement: placement.description,
+        hand_offs: last.hand_offs,
+        placement: campaign.placement.description.clone(),
         memory: MemoryOutcome {
             placed: planned.placed,
             not_placed: planned.not_placed,
-            refusals: placed.refusals(),
-            placement_on: placed.is_on(),
+            refusals: campaign.memory.refusals(),
+            placement_on: campaign.memory.is_on(),
             stale: planned.stale,
-            first_stale: planned.first_stale,
+            first_stale: planned.first_stale.clone(),
         },
         filtered: planned.filtered,
         replaced: planned.replaced,
-        untranslated_lines: planned.untranslated_lines,
-        staged_bytes,
-        abandoned: run.abandoned,
-        watchdog: run.stuck.map(|stuck| watchdog::describe(&stuck, thread_of)),
-    })
+        untranslated_lines: planned.untranslated_lines.clone(),
+        staged_bytes: session.staged_bytes(),
+        abandoned: last.run.abandoned,
+        watchdog: last.run.stuck.as_ref().map(|stuck| watchdog::describe(stuck, thread_of)),
+        repetitions: gathered.repetitions(),
+        teardown: last.teardown.is_some().then(|| gathered.teardown()),
+        teardown_failures: last.teardown.as_ref().map(|(_, torn_down)| torn_down.failed.clone()).unwrap_or_default(),
+        planned_each_repetition: false,
+        gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
+        report: RunReport::default(),
+    }
 }
 
+fn report(
+    archive: &Archive,
+    runtime: &Runtime,
+    options: &ReplayOptions,
+    campaign: &Campaign<'_>,
+    gathered: &Gathered,
+    outcome: &Outcome,
+) -> RunReport {
+    let info = runtime.device_info(0);
+    let workers = outcome.workers;
+    let mut report = RunReport {
+        schema_version: hrr_perf::report::SCHEMA_VERSION,
+        hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
+        archive: archive.path().display().to_string(),
+        runtime: RuntimeReport { path: runtime.path().display().to_string(), version: runtime.version() },
+        device: DeviceReport { arch: runtime.device_arch(0), name: info.name, pci_bus_id: info.pci_bus_id },
+        mode: format!(
+            "{workers} worker thread{}, order {}",
+            if workers == 1 { "" } else { "s" },
+            options.order.as_str()
+        ),
+        threads: u32::try_from(workers).unwrap_or(u32::MAX),
+        order: options.order.as_str().to_owned(),
+        placement: outcome.placement.clone(),
+        pace: options.pace.to_string(),
+        range: options.range.map(|range| range.to_string()),
+        setup_ns: u64::try_from(outcome.setup.as_nanos()).unwrap_or(u64::MAX),
+        warmup: options.warmup,
+        planned_each_repetition: outcome.planned_each_repetition,
+        d2h: D2hReport {
+            exact: outcome.verdict.exact,
+            within: outcome.verdict.within,
+            failed: outcome.verdict.failed,
+            skipped: outcome.verdict.skipped_total(),
+        },
+        kernels_launched: outcome.kernels,
+        graphs_launched: outcome.graphs,
+        events_failed: outcome.failed_calls,
+        exit_code: outcome.exit_code(),
+        ..RunReport::default()
+    };
+    let kernels = archive.kernels();
+    let name = |number: u32| {
+        kernels
+            .of_launch(number.wrapping_add(1))
+            .map_or_else(|| format!("kernel {number}"), |kernel| kernel.name.clone())
+    };
+    let floor_ns = campaign.timer.as_ref().map(|timer| timer.floor_ns());
+    gathered.fill(&mut report, name, &campaign.placement.cores, floor_ns);
+    report
+}
 /// Looks for damage before any call is issued: what lies behind it would be left out in silence.
 fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
     archive.streams().par_iter().try_for_each(|stream| {
@@ -368,163 +410,6 @@ fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
             .check()
             .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
     })
-}
-
-/// How far planning has come when the run may begin.
-enum Ready {
-    /// Everything is planned.
-    Whole,
-    /// The memory budget is used up; the rest is planned while the run goes on.
-    Part { devices: Vec<i32> },
-}
-
-/// Carries the planner's chunks to the workers.
-struct ToWorkers {
-    inboxes: Vec<crossbeam::channel::Sender<Arc<Chunk>>>,
-    ready: crossbeam::channel::Sender<Ready>,
-    shared: Arc<Shared>,
-}
-
-impl Delivery for ToWorkers {
-    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
-        // A worker that was stopped takes no more.
-        let _ = self.inboxes[worker].send(chunk);
-    }
-
-    fn part_ready(&mut self, devices: &[i32]) {
-        // Only the first is waited for.
-        let _ = self.ready.try_send(Ready::Part { devices: devices.to_vec() });
-    }
-
-    fn done(&self, wait: Wait) -> bool {
-        self.shared.progress.done(wait.lane) >= wait.count
-    }
-
-    fn moved(&self) -> u64 {
-        self.shared.progress.total()
-    }
-
-    fn stopped(&self) -> bool {
-        self.shared.progress.stopped()
-    }
-}
-
-fn joined(plan: std::thread::ScopedJoinHandle<'_, Result<Planned, PlanError>>) -> Result<Planned, ReplayError> {
-    match plan.join() {
-        Ok(result) => Ok(result?),
-        // A panic in planning is a fault of ours: let it surface where it can be seen.
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
-/// What the timed section came to.
-struct Run {
-    wall: Duration,
-    abandoned: bool,
-    stuck: Option<Vec<Stuck>>,
-}
-
-/// The timed section. `plan` gives what was planned once the workers have come to its end.
-fn execute(
-    shared: &Arc<Shared>,
-    ended: &crossbeam::channel::Receiver<u32>,
-    sequences: Vec<Sequence>,
-    limit: Option<Duration>,
-    mut plan: impl FnMut() -> Result<Planned, ReplayError>,
-) -> (Run, Result<Planned, ReplayError>) {
-    let (done, on_done) = crossbeam::channel::bounded::<()>(1);
-    let (fired, on_fired) = crossbeam::channel::bounded::<Vec<Stuck>>(1);
-    if let Some(limit) = limit {
-        let shared = Arc::clone(shared);
-        // Not joined: it ends when `done` is dropped or when it has fired.
-        std::thread::spawn(move || {
-            if let Some(stuck) = watchdog::watch(&shared, limit, &on_done) {
-                let _ = fired.send(stuck);
-            }
-        });
-    } else {
-        std::mem::forget(fired);
-    }
-    let workers = sequences.len();
-    let begun = Instant::now();
-    for sequence in sequences {
-        shared.dispatch(Box::new(sequence));
-    }
-    let stop = |stuck: Option<Vec<Stuck>>| {
-        shared.progress.stop();
-        Run { wall: begun.elapsed(), abandoned: true, stuck }
-    };
-    for _ in 0..workers {
-        crossbeam::select! {
-            recv(ended) -> worker => if worker.is_err() { return (stop(None), plan()); },
-            recv(on_fired) -> stuck => return (stop(stuck.ok()), plan()),
-        }
-    }
-    let planned = match plan() {
-        Ok(planned) => planned,
-        Err(error) => {
-            shared.progress.stop();
-            let abandoned = !runners_idle(shared);
-            return (Run { wall: begun.elapsed(), abandoned, stuck: None }, Err(error));
-        }
-    };
-    // Blocking calls that were handed off may still be on their way.
-    for (lane, &total) in planned.lane_totals.iter().enumerate() {
-        while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
-            if let Ok(stuck) = on_fired.try_recv() {
-                return (stop(Some(stuck)), Ok(planned));
-            }
-            std::thread::yield_now();
-        }
-    }
-    if shared.progress.stopped() {
-        let wall = begun.elapsed();
-        let abandoned = !runners_idle(shared);
-        return (Run { wall, abandoned, stuck: None }, Ok(planned));
-    }
-    // The timed section ends when the devices are idle. In a thread of its own, so that the watchdog can end the wait.
-    let (idle, on_idle) = crossbeam::channel::bounded(1);
-    {
-        let (runtime, devices) = (Arc::clone(&shared.runtime), planned.devices.clone());
-        std::thread::spawn(move || {
-            for device in devices {
-                if runtime.set_device(device).is_ok() {
-                    let _ = runtime.synchronize();
-                }
-            }
-            let _ = idle.send(());
-        });
-    }
-    let deadline = limit.map_or_else(crossbeam::channel::never, crossbeam::channel::after);
-    crossbeam::select! {
-        recv(on_idle) -> _ => {}
-        recv(deadline) -> _ => {
-            let id = hrr_format::catalogue::Api::by_name("hipDeviceSynchronize").map_or(0, |api| api.id);
-            let stuck = Stuck { event: 0, lane: 0, api: id, in_call: true, stuck_for: limit.unwrap_or_default() };
-            return (stop(Some(vec![stuck])), Ok(planned));
-        }
-    }
-    let wall = begun.elapsed();
-    drop(done);
-    shared.dismiss();
-    (Run { wall, abandoned: false, stuck: None }, Ok(planned))
-}
-
-/// Waits a while for every runner to leave the runtime.
-fn runners_idle(shared: &Shared) -> bool {
-    let deadline = Instant::now() + GRACE;
-    loop {
-        let boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: a runner that has just gone idle is seen at the next look.
-        if boards.iter().all(|board| board.event.load(Ordering::Relaxed) == 0) {
-            return true;
-        }
-        drop(boards);
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String {
@@ -540,6 +425,7 @@ fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String
             name(got),
             name(expected)
         ),
+        FailureKind::Unallocated => format!("{place}: uses memory whose allocation failed in this replay; not issued"),
         FailureKind::Device { device, got } => {
             format!("{place}: its device {device} cannot be made current: {got} ({})", name(got))
         }

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::report::note::Note;
 use crate::slots::Slot;
 use crate::thunk::Thunk;
 
@@ -121,13 +122,27 @@ pub(crate) struct Wait {
 /// A run of instructions of one worker, with all they point to.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
+    /// Room for an instruction in the making.
+    pub(crate) spare: Spare,
     pub(crate) instructions: Vec<Instruction>,
     pub(crate) fixups: Vec<Fixup>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) memory: DataMemory,
+    /// What measuring runs know of some instructions, in their order; empty where nothing is measured.
+    pub(crate) notes: Vec<Note>,
+    /// The program's gap before each instruction in nanoseconds, as it is to be replayed; shorter where the last ones have
+    /// none, and empty where none is replayed.
+    pub(crate) gaps_ns: Vec<u64>,
     /// Counts the plan memory in use; set when the chunk is delivered.
     pub(crate) account: Option<Account>,
+}
+
+/// Memory of drafts that can be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    pub(crate) fixups: Vec<Fixup>,
+    pub(crate) outputs: Vec<Output>,
 }
 
 /// A chunk's share of the plan memory in use, taken off when the chunk is dropped.
@@ -154,12 +169,25 @@ impl Drop for Account {
 }
 
 impl Chunk {
+    /// An empty chunk with room for as much as this one holds.
+    pub(crate) fn as_large(&self) -> Self {
+        Chunk {
+            instructions: Vec::with_capacity(self.instructions.len()),
+            fixups: Vec::with_capacity(self.fixups.len()),
+            outputs: Vec::with_capacity(self.outputs.len()),
+            waits: Vec::with_capacity(self.waits.len()),
+            ..Chunk::default()
+        }
+    }
+
     /// Roughly how much memory the chunk takes, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.instructions.capacity() * size_of::<Instruction>()
             + self.fixups.capacity() * size_of::<Fixup>()
             + self.outputs.capacity() * size_of::<Output>()
             + self.waits.capacity() * size_of::<Wait>()
+            + self.notes.capacity() * size_of::<Note>()
+            + self.gaps_ns.capacity() * size_of::<u64>()
             + self.memory.size_bytes()
     }
 }
@@ -197,6 +225,28 @@ impl DataMemory {
 
     fn size_bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.len() * 8).sum()
+    }
+
+    /// A copy of everything allocated.
+    pub(crate) fn contents(&self) -> Box<[u64]> {
+        let mut contents = Vec::with_capacity(self.size_bytes() / 8);
+        for &block in &self.blocks {
+            // SAFETY: the block is owned and initialised; the caller copies while no runner works on the chunk.
+            contents.extend_from_slice(unsafe { &*block });
+        }
+        contents.into_boxed_slice()
+    }
+
+    /// Puts [`Self::contents`] back. No runner works on the chunk meanwhile.
+    pub(crate) fn restore(&self, contents: &[u64]) {
+        let mut rest = contents;
+        for &block in &self.blocks {
+            let (part, behind) = rest.split_at(block.len().min(rest.len()));
+            // SAFETY: the part is at most as long as the block, which is owned and used by nobody else now; `contents` is a
+            // copy elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), block.cast::<u64>(), part.len()) };
+            rest = behind;
+        }
     }
 }
 

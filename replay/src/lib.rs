@@ -6,6 +6,7 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod choices;
 pub mod cli;
@@ -14,9 +15,13 @@ pub mod device_map;
 pub mod driver;
 pub mod info;
 pub(crate) mod instruction;
+#[doc(hidden)]
+pub mod measure;
 pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
+pub(crate) mod repeat;
+pub mod report;
 pub(crate) mod run;
 pub mod runtime;
 pub(crate) mod slots;

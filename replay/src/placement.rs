@@ -83,7 +83,13 @@ impl Placement {
         let mut granularity = BTreeMap::new();
         let mut budget = BTreeMap::new();
         let mut wanted = Vec::new();
-        for (base, size_bytes, device) in allocations(archive) {
+        let allocations = allocations(archive);
+        if allocations.reset {
+            let base = allocations.found.first().map_or(0, |&(base, ..)| base);
+            placement.refuse("the program resets its device", base, allocations.found.len() as u64);
+            return placement;
+        }
+        for (base, size_bytes, device) in allocations.found {
             let device = devices.live(device);
             if !(0..device_count).contains(&device) {
                 continue;
@@ -153,20 +159,29 @@ impl Drop for Placement {
     }
 }
 
-/// The device allocations that can be placed, as base, size in bytes and recorded device, oldest first in each thread.
-fn allocations(archive: &Archive) -> Vec<(u64, u64, i32)> {
-    let mut found = Vec::new();
+/// What the archive allocates on devices.
+#[derive(Default)]
+struct Allocations {
+    /// What can be placed: base, size in bytes and recorded device, oldest first in each thread.
+    found: Vec<(u64, u64, i32)>,
+    /// The program resets a device, which takes everything on it away.
+    reset: bool,
+}
+
+fn allocations(archive: &Archive) -> Allocations {
+    let (mut found, mut reset) = (Vec::new(), false);
     let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
     for stream in archive.streams() {
         let mut device = 0;
         for record in stream.records() {
             let Some(api) = archive.row_of(&record) else { continue };
-            if record.ret() != 0 || usize::from(api.words) != record.word_count() {
+            if record.ret() != 0 {
                 continue;
             }
             if Some(api.id) == set_device {
                 device = record.word(0) as u32 as i32;
             }
+            reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
             if !is_placed_api(api) {
                 continue;
             }
@@ -184,7 +199,7 @@ fn allocations(archive: &Archive) -> Vec<(u64, u64, i32)> {
             }
         }
     }
-    found
+    Allocations { found, reset }
 }
 
 /// Addresses that overlap are one range; where two devices had the same page, at different times, the first keeps it.

@@ -204,6 +204,21 @@ impl Runtime {
         DeviceInfo { name: text("hipDeviceGetName"), pci_bus_id: text("hipDeviceGetPCIBusId") }
     }
 
+    /// Architecture of a device with its features, such as `gfx942:sramecc+:xnack-`; empty where the runtime does not say.
+    pub fn device_arch(&self, ordinal: i32) -> String {
+        /// `sizeof(hipDeviceProp_tR0600)` and the place of `gcnArchName` in it (hip_runtime_api.h of ROCm 6 and 7).
+        const PROPERTIES_BYTES: usize = 1472;
+        const ARCH_NAME: std::ops::Range<usize> = 1160..1416;
+        let mut properties = [0u64; PROPERTIES_BYTES / 8];
+        // SAFETY: the struct outlives the call and is as long as the entry point's.
+        let result = unsafe {
+            self.call("hipGetDevicePropertiesR0600", &[properties.as_mut_ptr() as u64, ordinal as i64 as u64])
+        };
+        let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let name = CStr::from_bytes_until_nul(&bytes[ARCH_NAME]).ok().map(|name| name.to_string_lossy().into_owned());
+        if result.is_ok() { name.unwrap_or_default() } else { String::new() }
+    }
+
     /// Makes `ordinal` the calling thread's device.
     ///
     /// # Errors

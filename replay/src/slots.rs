@@ -63,6 +63,20 @@ impl SlotTable {
         Slot(cell)
     }
 
+    /// What all slots hold. No runner is active.
+    pub(crate) fn values(&self) -> Vec<u64> {
+        // Relaxed: the runners' ends were received through channels.
+        self.blocks.iter().flat_map(|block| block.iter().map(|cell| cell.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Has all slots hold what [`Self::values`] told. No runner is active.
+    pub(crate) fn restore(&self, values: &[u64]) {
+        for (cell, &value) in self.blocks.iter().flat_map(|block| block.iter()).zip(values) {
+            // Relaxed: the runners' sequences are handed over through channels afterwards.
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+
     /// Number of slots handed out.
     #[cfg(test)]
     fn len(&self) -> usize {

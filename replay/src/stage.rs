@@ -377,6 +377,27 @@ impl HostMemory {
         Ok(self.lasting.take(len, make)?.0)
     }
 
+    /// A copy of what all lasting places hold.
+    pub(crate) fn lasting_contents(&self) -> Vec<Vec<u8>> {
+        let last = self.lasting.blocks.len().saturating_sub(1);
+        let blocks = self.lasting.blocks.iter().enumerate();
+        blocks
+            .map(|(number, &(block, size))| {
+                let used = if number == last { self.lasting.used_in_last } else { size };
+                // SAFETY: the block is a mapping of at least this size, kept to the end, and no runner writes to it now.
+                unsafe { std::slice::from_raw_parts(block.0, used) }.to_vec()
+            })
+            .collect()
+    }
+
+    /// Has all lasting places hold what [`Self::lasting_contents`] told. The devices are idle and no runner is active.
+    pub(crate) fn restore_lasting(&self, contents: &[Vec<u8>]) {
+        for (&(block, size), contents) in self.lasting.blocks.iter().zip(contents) {
+            // SAFETY: as above; at most the block's length is written, from a copy elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), block.0, contents.len().min(size)) };
+        }
+    }
+
     /// A place that holds the contents of a blob, in this shape, once [`Self::fill`] has run.
     ///
     /// # Errors

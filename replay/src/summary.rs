@@ -60,9 +60,45 @@ pub fn summary(outcome: &Outcome) -> String {
     let verdict = &outcome.verdict;
     let _ = writeln!(text, "[HRR] -- Replay summary ------------------------------");
     let _ = writeln!(text, "[HRR] Wall time : {:.1} ms", outcome.wall.as_secs_f64() * 1e3);
+    if outcome.repetitions > 1 {
+        let walls = &outcome.report.repetitions;
+        let ms = |ns: Option<&u64>| ns.map_or(0.0, |&ns| ns as f64 / 1e6);
+        let _ = writeln!(
+            text,
+            "[HRR] Repetitions : {} (median above; {:.1} to {:.1} ms){}",
+            outcome.repetitions,
+            ms(walls.iter().min()),
+            ms(walls.iter().max()),
+            if outcome.planned_each_repetition {
+                ", each planned anew: the archive exceeds --memory-budget"
+            } else {
+                ""
+            }
+        );
+    }
+    if let Some(teardown) = outcome.teardown {
+        let _ = writeln!(text, "[HRR] Teardown : {:.1} ms", teardown.as_secs_f64() * 1e3);
+    }
     let _ = writeln!(text, "[HRR] Threads used : {}", outcome.workers);
     let _ = writeln!(text, "[HRR] Kernels launched: {}", outcome.kernels);
     let _ = writeln!(text, "[HRR] Graphs launched : {}", outcome.graphs);
+    if let Some(gpu) = outcome.gpu {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let _ = writeln!(text, "[HRR] GPU kernel time : {:.3} ms", ms(gpu.kernel_ns));
+        let _ = writeln!(text, "[HRR] GPU graph time : {:.3} ms", ms(gpu.graph_ns));
+        let _ = writeln!(text, "[HRR] GPU total time : {:.3} ms", ms(gpu.kernel_ns + gpu.graph_ns));
+        if let Some(timing) = &outcome.report.timing {
+            let repetitions = outcome.repetitions.max(1) as u64;
+            let _ = writeln!(
+                text,
+                "[HRR] Timing cost : {:.3} ms of host time for {} pairs of events ({} without); {:.1} us contained in each",
+                ms(timing.host_overhead_ns / repetitions),
+                timing.timed / repetitions,
+                timing.untimed / repetitions,
+                timing.floor_ns as f64 / 1e3
+            );
+        }
+    }
     let _ = writeln!(
         text,
         "[HRR] D2H checks : {} pass ({} exact, {} within tol), {} fail, {} skipped",
@@ -131,6 +167,9 @@ pub fn summary(outcome: &Outcome) -> String {
         &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),
     );
     counted(outcome.replaced, &format!("Replaced      : {} launches of replaced kernels", outcome.replaced));
+    for (api, code) in outcome.teardown_failures.iter().take(3) {
+        counted(1, &format!("Teardown : {api} failed with {code}"));
+    }
     counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
     if outcome.all_skipped() {
         let _ = writeln!(text, "[HRR] No D2H result could be compared");

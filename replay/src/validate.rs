@@ -67,12 +67,14 @@ pub enum Skip {
     Empty,
     /// The order that was kept does not determine it.
     Unordered,
+    /// The program saw it behind the range that is replayed, or never.
+    BehindRange,
 }
 
 impl Skip {
     /// Whether there was nothing to be learned from it.
     fn by_design(self) -> bool {
-        matches!(self, Skip::Unobserved | Skip::Empty | Skip::Unordered)
+        matches!(self, Skip::Unobserved | Skip::Empty | Skip::Unordered | Skip::BehindRange)
     }
 
     /// What to tell people.
@@ -82,6 +84,7 @@ impl Skip {
             Skip::NotReached => "the replay ended before it",
             Skip::ContentsMissing => "its recorded contents are missing",
             Skip::Empty => "nothing to compare",
+            Skip::BehindRange => "not seen by the program within the range",
             Skip::Unordered => "--order program keeps no order between threads, so a difference proves nothing",
         }
     }
@@ -127,6 +130,8 @@ pub(crate) struct Validation<'a> {
     pub(crate) divergence: Divergence,
     /// Whether a difference proves nothing, because the order of calls was not kept.
     pub(crate) unordered: bool,
+    /// Whether the archive goes on behind what is replayed, so that what makes a result visible may not come.
+    pub(crate) cut: bool,
 }
 
 impl Validation<'_> {
@@ -136,7 +141,7 @@ impl Validation<'_> {
         let mut buffer = Vec::new();
         while let Ok(check) = self.checks.recv() {
             let Some(ready) = check.ready else {
-                verdict.skip(Skip::Unobserved);
+                verdict.skip(if self.cut { Skip::BehindRange } else { Skip::Unobserved });
                 continue;
             };
             // Acquire on `over`: everything the runners did happens before it was set.

@@ -13,6 +13,9 @@ pub enum ArgKind {
     GlobalBuffer,
     /// A pointer into dynamic shared memory, given by its size.
     DynamicSharedPointer,
+    /// The low half of an address whose high half is the next argument. No compiler says so; a conversion found that the
+    /// two together name live memory.
+    PointerLow,
     /// A sampler.
     Sampler,
     /// An image.

@@ -163,7 +163,7 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
             text.push_str("->");
             text.push_str(&pointee(param, section.payload));
         }
-        SectionTag::Return | SectionTag::GraphHostIn | SectionTag::GraphHostOut => {}
+        SectionTag::Return | SectionTag::GraphHostIn | SectionTag::GraphHostOut | SectionTag::Note => {}
     }
 }
 

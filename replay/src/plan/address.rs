@@ -32,6 +32,8 @@ pub(crate) struct Allocation {
     pub(crate) space: Space,
     /// Whether the size is that of the memory; otherwise nothing told it.
     pub(crate) bounded: bool,
+    /// The call that gives it back; `None` where it is a part or another name of something else.
+    pub(crate) release: Option<&'static str>,
 }
 
 /// A recorded address as allocation and offset.
@@ -66,6 +68,16 @@ impl AddressMap {
     /// Removes the allocation with this base.
     pub(crate) fn remove(&mut self, base: u64) -> Option<Allocation> {
         self.by_base.remove(&base)
+    }
+
+    /// All live allocations.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Allocation> {
+        self.by_base.values()
+    }
+
+    /// All live allocations, to be changed in everything but their place.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Allocation> {
+        self.by_base.values_mut()
     }
 
     /// The allocation with exactly this base.
@@ -110,7 +122,7 @@ mod tests {
     use crate::slots::SlotTable;
 
     fn allocation(base: u64, size_bytes: u64, table: &mut SlotTable) -> Allocation {
-        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device, bounded: true }
+        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device, bounded: true, release: None }
     }
 
     #[test]

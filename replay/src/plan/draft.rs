@@ -2,7 +2,7 @@
 
 use hrr_format::catalogue::Api;
 
-use crate::instruction::{Chunk, Fixup, Instruction, Output, Range, Wait};
+use crate::instruction::{Chunk, Fixup, Instruction, Output, Range, Spare, Wait};
 use crate::slots::Slot;
 use crate::thunk::Thunk;
 
@@ -17,14 +17,15 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft whose argument words are these.
-    pub(crate) fn new(chunk: &mut Chunk, words: impl ExactSizeIterator<Item = u64>) -> Self {
-        let place = chunk.memory.allocate(words.len().max(1));
-        for (index, word) in words.enumerate() {
+    /// A draft with this many argument words.
+    pub(crate) fn new(chunk: &mut Chunk, count: usize, words: impl IntoIterator<Item = u64>) -> Self {
+        let place = chunk.memory.allocate(count.max(1));
+        for (index, word) in words.into_iter().take(count).enumerate() {
             // SAFETY: `index` is below the length allocated.
             unsafe { place.add(index).write(word) };
         }
-        Draft { words: place, fixups: Vec::new(), outputs: Vec::new(), flags: 0 }
+        let (fixups, outputs) = (std::mem::take(&mut chunk.spare.fixups), std::mem::take(&mut chunk.spare.outputs));
+        Draft { words: place, fixups, outputs, flags: 0 }
     }
 
     /// Sets argument word `index`, which the catalogue says the call has.
@@ -81,7 +82,7 @@ impl Draft {
     }
 
     /// Appends the instruction to its chunk.
-    pub(crate) fn finish(self, chunk: &mut Chunk, issue: Issue, waits: &[Wait]) {
+    pub(crate) fn finish(mut self, chunk: &mut Chunk, issue: Issue, waits: &[Wait]) {
         fn append<T: Copy>(table: &mut Vec<T>, items: &[T]) -> Range {
             let first = table.len() as u32;
             table.extend_from_slice(items);
@@ -103,6 +104,9 @@ impl Draft {
             api: issue.api.id,
         };
         chunk.instructions.push(instruction);
+        self.fixups.clear();
+        self.outputs.clear();
+        chunk.spare = Spare { fixups: self.fixups, outputs: self.outputs };
     }
 }
 

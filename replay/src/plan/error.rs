@@ -24,6 +24,9 @@ pub enum Refusal {
     /// The catalogue says so.
     #[error("is not replayed: {0}")]
     Policy(&'static str),
+    /// A conversion from another format says so.
+    #[error("cannot be replayed from this recording: {0}")]
+    Converted(String),
     /// This build has no such entry point.
     #[error("is not known to this build; use an hrr-playback at least as new as the recorder")]
     UnknownApi,

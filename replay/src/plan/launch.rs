@@ -74,7 +74,12 @@ impl<'a> Planner<'a> {
                     let Some(value) = bytes.get(offset..).and_then(|rest| rest.get(..size)) else { continue };
                     // SAFETY: `offset + size` is within the bytes copied.
                     let place = unsafe { base.add(offset) };
-                    if arg.kind == ArgKind::GlobalBuffer && size == 8 {
+                    if arg.kind == ArgKind::PointerLow
+                        && let Some(whole) = bytes.get(offset..).and_then(|rest| rest.get(..8))
+                    {
+                        // The high half is the next argument.
+                        self.patch_embedded(draft, lowering, place, whole);
+                    } else if arg.kind == ArgKind::GlobalBuffer && size == 8 {
                         self.patch_pointer(call, draft, lowering, place, word_at(value, 0));
                     } else if size >= 8 {
                         self.patch_embedded(draft, lowering, place, value);

@@ -42,7 +42,7 @@ impl Call<'_> {
 /// What laying out a call has brought together.
 #[derive(Debug, Default)]
 pub(crate) struct Lowering {
-    pub(crate) facts: CallFacts,
+    pub(crate) facts: Box<CallFacts>,
     pub(crate) definitions: Vec<Definition>,
     /// The live address of D2H results, by blob number, waiting for their observation.
     pub(crate) results: Vec<(u64, usize, Shape)>,
@@ -409,6 +409,7 @@ impl<'a> Planner<'a> {
         }
         let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
         let mut handle = self.objects.new_handle(stream);
+        handle.owned = fresh;
         if matches!(kind, HandleKind::Function | HandleKind::Kernel | HandleKind::Node) {
             handle.parent = self.parent_of(call);
         }
@@ -432,7 +433,6 @@ impl<'a> Planner<'a> {
     }
 
     /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
-    #[expect(clippy::too_many_arguments, reason = "one argument each for what a range is made of")]
     fn live_address(
         &mut self,
         call: &Call<'_>,
@@ -627,10 +627,17 @@ impl<'a> Planner<'a> {
         }
         let inputs = RecordInputs { api: call.api, record: &call.record, fields: bytes };
         let size_bytes = size.value(&inputs);
-        let slot = self.define_memory(draft, lowering, cell, base, size_bytes, space);
+        let release = match space {
+            _ if call.api.name.starts_with("hipIpc") => None,
+            Space::Device | Space::Managed => Some("hipFree"),
+            Space::Pinned => Some("hipHostFree"),
+            Space::Reserved => Some("hipMemAddressFree"),
+        };
+        let slot = self.define_memory(draft, lowering, cell, base, size_bytes, space, release);
         self.place_new_memory(call, draft, lowering, (cell, slot), base, size_bytes);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
     fn define_memory(
         &mut self,
         draft: &mut Draft,
@@ -639,6 +646,7 @@ impl<'a> Planner<'a> {
         base: u64,
         size_bytes: Option<u64>,
         space: Space,
+        release: Option<&'static str>,
     ) -> crate::slots::Slot {
         let slot = self.objects.slots.allocate(NOWHERE);
         let object = self.objects.new_object();
@@ -647,7 +655,8 @@ impl<'a> Planner<'a> {
         let bounded = size_bytes.is_some();
         // One that nothing could have made has room for nothing.
         let size_bytes = size_bytes.filter(|&size| size <= MAX_ALLOCATION_BYTES).unwrap_or(0);
-        lowering.definitions.push(Definition::Memory(Allocation { base, size_bytes, slot, object, space, bounded }));
+        let allocation = Allocation { base, size_bytes, slot, object, space, bounded, release };
+        lowering.definitions.push(Definition::Memory(allocation));
         slot
     }
 
@@ -679,7 +688,7 @@ impl<'a> Planner<'a> {
             .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
             .map(|place| place.allocation.size_bytes - place.offset_bytes);
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
-        self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device);
+        self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
     }
 
     fn lower_pin(
@@ -708,7 +717,9 @@ impl<'a> Planner<'a> {
         let slot = self.objects.slots.allocate(address);
         let object = self.objects.new_object();
         lowering.facts.creates.push(object);
-        let allocation = Allocation { base: value, size_bytes, slot, object, space: Space::Pinned, bounded: true };
+        let release = Some("hipHostUnregister");
+        let allocation =
+            Allocation { base: value, size_bytes, slot, object, space: Space::Pinned, bounded: true, release };
         lowering.definitions.push(Definition::Memory(allocation));
         Ok(())
     }
@@ -857,7 +868,7 @@ impl<'a> Planner<'a> {
                         Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
                         _ => None,
                     };
-                    self.define_memory(draft, lowering, target, after, size, Space::Device);
+                    self.define_memory(draft, lowering, target, after, size, Space::Device, None);
                 }
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
@@ -931,6 +942,11 @@ impl<'a> Planner<'a> {
 }
 
 impl Lowering {
+    /// Nothing yet, with these empty facts to fill in.
+    pub(crate) fn new(facts: Box<CallFacts>) -> Self {
+        Lowering { facts, ..Lowering::default() }
+    }
+
     fn note_memory(&mut self, allocation: &Allocation, access: Access) {
         self.facts.memory.push((allocation.object, access.writes()));
         self.facts.uses.push((allocation.object, Use::Reads));

@@ -11,8 +11,11 @@
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
 //! * [`coverage`]: when staged host memory may be used again
+//! * [`annotate`]: what measuring runs need to know
+//! * [`teardown`]: what is left to destroy when the archive ends
 
 pub(crate) mod address;
+pub mod annotate;
 pub(crate) mod bounds;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
@@ -27,6 +30,7 @@ pub(crate) mod objects;
 pub mod order;
 pub(crate) mod placed;
 pub(crate) mod special;
+pub(crate) mod teardown;
 pub(crate) mod timeline;
 pub(crate) mod visibility;
 
@@ -42,7 +46,9 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::record::{Presence, Record, SectionTag, marker};
+use hrr_format::stream_file::ContentsMode;
 
+use annotate::{Annotate, Annotations, Position};
 use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
@@ -52,6 +58,7 @@ use lower::{Call, Lowering, word_at};
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
 use special::{HostSide, Special};
+use teardown::Teardown;
 use timeline::{Point, Timeline};
 
 use crate::choices::Choices;
@@ -59,7 +66,7 @@ use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
-use crate::stage::{HostKind, HostMemory, Shape};
+use crate::stage::{HostKind, HostMemory, Shape, StageError};
 use crate::thunk::THUNKS;
 
 /// Instructions after which a chunk is handed to its worker.
@@ -166,13 +173,19 @@ pub(crate) struct Planned {
     pub(crate) replaced: u64,
     /// Pointers that lie in nothing live, named.
     pub(crate) untranslated_lines: Vec<String>,
+    /// What destroys the objects that the archive leaves alive.
+    pub(crate) teardown: Teardown,
+    /// The range that is measured was entered.
+    pub(crate) range_entered: bool,
+    /// The archive goes on behind the range.
+    pub(crate) cut: bool,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
 #[derive(Debug)]
 struct Open {
     node: Option<Node>,
-    facts: dependency::CallFacts,
+    facts: Box<dependency::CallFacts>,
     definitions: Vec<Definition>,
 }
 
@@ -193,7 +206,10 @@ pub(crate) struct Planner<'a> {
     images: FxHashMap<u64, usize>,
     kernel_rooms: KernelRooms,
     order: Order,
-    chunks: Vec<Chunk>,
+    /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// Room for the waits of a call.
+    waits: Vec<Wait>,
     /// D2H results not yet observed, by blob number.
     pending: FxHashMap<u64, Pending>,
     /// Last enqueue on each stream object.
@@ -214,6 +230,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) placed: FxHashMap<u32, u32>,
     /// Objects that stand for ranges of addresses.
     pub(crate) sites: FxHashMap<u64, u32>,
+    annotations: Annotations,
 }
 
 #[derive(Clone, Debug)]
@@ -242,6 +259,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) placement: Arc<Placement>,
     /// Kernels that take the place of recorded ones.
     pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// What is to be taken down besides.
+    pub(crate) annotate: Annotate,
 }
 
 /// What takes the planner's output while it works.
@@ -250,6 +269,8 @@ pub(crate) trait Delivery {
     fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>);
     /// The budget is used up: the run must begin, or go on, before there can be more.
     fn part_ready(&mut self, devices: &[i32]);
+    /// The range that is measured begins with `event`; before it, captured threads have this many instructions each.
+    fn range_begins(&mut self, event: u64, lane_totals: &[u64]);
     /// Whether a wait of the run is fulfilled.
     fn done(&self, wait: Wait) -> bool;
     /// Sum of all progress, to see whether the run moves.
@@ -277,7 +298,8 @@ impl<'a> Planner<'a> {
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),
-            chunks: (0..assignment.workers).map(|_| Chunk::default()).collect(),
+            chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
+            waits: Vec::new(),
             assignment,
             pending: FxHashMap::default(),
             last_enqueue: FxHashMap::default(),
@@ -293,6 +315,7 @@ impl<'a> Planner<'a> {
             replaced: settings.replaced,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),
+            annotations: Annotations::new(settings.annotate, lanes),
         }
     }
 
@@ -308,6 +331,18 @@ impl<'a> Planner<'a> {
         while let Some(point) = timeline.next() {
             match point {
                 Point::Begin { lane, record } => {
+                    let launches = self.archive.api(record.api()).known.is_some_and(annotate::launches_kernel);
+                    match self.annotations.position(event, launches) {
+                        Position::Over => {
+                            self.planned.cut = true;
+                            break;
+                        }
+                        Position::First => {
+                            let totals: Vec<u64> = self.lanes.iter().map(|lane| lane.planned).collect();
+                            delivery.range_begins(event, &totals);
+                        }
+                        Position::Before | Position::Inside => {}
+                    }
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
@@ -325,6 +360,10 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        if self.planned.cut {
+            // Calls that were entered in the range and returned behind it have returned by the end of the run.
+            (0..self.lanes.len() as u32).for_each(|lane| self.end(lane));
+        }
         self.deliver_all(event, delivery)?;
         // Results that nothing made visible to the program.
         for (_, pending) in self.pending.drain() {
@@ -338,6 +377,8 @@ impl<'a> Planner<'a> {
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
         self.planned.devices.sort_unstable();
+        self.planned.range_entered = self.annotations.is_inside();
+        self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
         Ok(())
     }
 
@@ -348,8 +389,11 @@ impl<'a> Planner<'a> {
     }
 
     fn deliver(&mut self, worker: usize, delivery: &mut impl Delivery) {
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let Some(chunk) = &mut self.chunks[worker] else { return };
         if !chunk.instructions.is_empty() {
+            // A worker that has filled one will likely fill another of the same size.
+            let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
+            let mut chunk = std::mem::replace(&mut **chunk, next);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }
@@ -409,7 +453,8 @@ impl<'a> Planner<'a> {
     fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
         let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        (self.chunks[worker].instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
+        let chunk = self.chunks[worker].as_deref()?;
+        (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
     }
 
     /// Whether another captured thread of the same worker makes a call before this one returns.
@@ -465,7 +510,15 @@ impl<'a> Planner<'a> {
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
         let call = Call { api, record, event, lane, device };
+        let marks = record.flags();
+        if marks & hrr_format::record::flag::REFUSED != 0 {
+            return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
+        }
         let left_out = match api.policy {
+            _ if marks & hrr_format::record::flag::LEFT_OUT != 0 => {
+                self.planned.skipped += 1;
+                true
+            }
             Policy::Skip(_) => {
                 self.planned.skipped += 1;
                 true
@@ -488,7 +541,7 @@ impl<'a> Planner<'a> {
         let left_out = left_out || filtered || self.leaves_out_sync(&call);
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         let live_device = self.choices.devices.live(device);
         if live_device >= self.device_count {
@@ -498,13 +551,13 @@ impl<'a> Planner<'a> {
             self.planned.devices.push(live_device);
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
-        let mut chunk = std::mem::take(&mut self.chunks[worker]);
+        let mut chunk = self.chunks[worker].take().unwrap_or_default();
         let result = self.emit(&call, &mut chunk, blocks_others);
-        self.chunks[worker] = chunk;
+        self.chunks[worker] = Some(chunk);
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
             self.lanes[lane as usize].last_error_unknown = true;
-            return Ok(Open { node: None, facts: dependency::CallFacts::default(), definitions: Vec::new() });
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         result
     }
@@ -512,9 +565,11 @@ impl<'a> Planner<'a> {
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let mut lowering = Lowering { facts: self.order.facts(), ..Lowering::default() };
-        let mut waits = Vec::new();
-        let mut draft = Draft::new(chunk, record.words().collect::<Vec<_>>().into_iter());
+        let mut lowering = Lowering::new(self.order.facts());
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        let mut draft = Draft::new(chunk, record.word_count(), record.words());
+        // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
@@ -620,14 +675,18 @@ impl<'a> Planner<'a> {
             device,
             flags,
         };
-        let fill = self.fill_of(call, &lowering);
-        if let Some(fill) = fill {
-            // The progress is published by the last instruction of the call.
-            draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
-            self.emit_fill(call, chunk, fill, count)?;
-        } else {
-            draft.finish(chunk, issue, &waits);
+        waits.extend(self.annotations.gate(lane));
+        match self.fill_of(call, &lowering) {
+            Some(fill) => {
+                // The progress is published by the last instruction of the call.
+                draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
+                self.emit_fill(call, chunk, fill, count)?;
+            }
+            None => draft.finish(chunk, issue, &waits),
         }
+        self.waits = waits;
+        self.annotate(call, &lowering, special, chunk);
+        self.note_lasting_state(call);
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
 
@@ -769,6 +828,8 @@ impl<'a> Planner<'a> {
         }
         if let Some(node) = open.node {
             self.order.end(node, open.facts);
+        } else {
+            self.order.recycle(open.facts);
         }
     }
 
@@ -776,6 +837,20 @@ impl<'a> Planner<'a> {
     fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
         if record.api() != marker::OBSERVED {
             return Ok(());
+        }
+        // A recorder that saw the end of its process has written whatever it says that the program saw.
+        let manifest = self.archive.manifest();
+        let whole = manifest.complete && self.archive.repaired().is_none();
+        if whole
+            && self.archive.contents() == ContentsMode::Contents
+            && self.archive.blobs().index().get(record.word(0)).is_none()
+        {
+            return Err(PlanError {
+                event,
+                thread: self.archive.streams()[lane as usize].header().thread,
+                api: "device-to-host result".to_owned(),
+                reason: StageError::Missing { blob: record.word(0) }.into(),
+            });
         }
         let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
         let refuse = |reason: Refusal| PlanError {
@@ -792,7 +867,7 @@ impl<'a> Planner<'a> {
             Pending::Graph { address, len_bytes, check } => {
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
-                let mut chunk = std::mem::take(&mut self.chunks[worker]);
+                let mut chunk = self.chunks[worker].take().unwrap_or_default();
                 let count = self.lanes[lane as usize].planned + 1;
                 let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
                 let mut waits = Vec::new();
@@ -803,7 +878,7 @@ impl<'a> Planner<'a> {
                 }
                 let side = HostSide::SaveTo(place);
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
-                self.chunks[worker] = chunk;
+                self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
                 self.order.issued(lane, count, false);
                 result.map_err(refuse)?;

@@ -20,6 +20,19 @@ pub(crate) struct Handle {
     pub(crate) parent: u32,
     /// Streams: device and rule.
     pub(crate) stream: Option<StreamKey>,
+    /// Whether a call of the archive made it, so that it is to be destroyed when the archive does not.
+    pub(crate) owned: bool,
+}
+
+/// Physical memory mapped at a reserved address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    /// Holds the reserved range's live address.
+    pub(crate) slot: Slot,
+    /// Where in the range, in bytes.
+    pub(crate) offset_bytes: u64,
+    /// Its size in bytes.
+    pub(crate) size_bytes: u64,
 }
 
 /// A change to what is live, made when the call that causes it returns.
@@ -73,6 +86,10 @@ pub(crate) struct Objects {
     handles: FxHashMap<(HandleKind, u64), Handle>,
     pub(crate) memory: AddressMap,
     pub(crate) symbols: FxHashMap<u64, Symbol>,
+    /// Mappings of physical memory by recorded address.
+    pub(crate) mappings: FxHashMap<u64, Mapping>,
+    /// Pairs of devices with peer access enabled.
+    pub(crate) peers: Vec<(i32, i32)>,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -86,6 +103,8 @@ impl Objects {
             handles: FxHashMap::default(),
             memory: AddressMap::default(),
             symbols: FxHashMap::default(),
+            mappings: FxHashMap::default(),
+            peers: Vec::new(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -102,7 +121,20 @@ impl Objects {
     pub(crate) fn new_handle(&mut self, stream: Option<(i32, StreamRule)>) -> Handle {
         let object = self.new_object();
         let stream = stream.map(|(device, rule)| StreamKey { object, device, rule });
-        Handle { slot: self.slots.allocate(0), object, parent: 0, stream }
+        Handle { slot: self.slots.allocate(0), object, parent: 0, stream, owned: false }
+    }
+
+    /// Handles that calls of the archive made and none destroyed.
+    pub(crate) fn owned_handles(&self) -> impl Iterator<Item = (HandleKind, Handle)> + '_ {
+        self.handles.iter().filter(|(_, handle)| handle.owned).map(|(&(kind, _), &handle)| (kind, handle))
+    }
+
+    /// A device was reset: nothing that was made before is there any more, or may be destroyed.
+    pub(crate) fn disown(&mut self) {
+        self.handles.values_mut().for_each(|handle| handle.owned = false);
+        self.memory.iter_mut().for_each(|allocation| allocation.release = None);
+        self.mappings.clear();
+        self.peers.clear();
     }
 
     /// The live handle with this value.

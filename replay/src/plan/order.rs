@@ -78,7 +78,7 @@ pub(crate) struct Order {
     tracking: Tracking,
     knowledge: Knowledge,
     /// Calls that have returned at a tick which no call entered so far lies behind.
-    returning: VecDeque<(Node, CallFacts)>,
+    returning: VecDeque<(Node, Option<Box<CallFacts>>)>,
     /// Capture mode: calls that have returned, by return tick, as far back as they can be immediate predecessors.
     returned: VecDeque<Node>,
     /// Capture mode: the latest entry among the calls that have returned.
@@ -91,7 +91,8 @@ pub(crate) struct Order {
     dependencies: Dependencies,
     wanted: Vec<Point>,
     /// Facts whose memory can be used again.
-    spare_facts: Vec<CallFacts>,
+    #[expect(clippy::vec_box, reason = "facts travel with their calls; moving a box is cheap")]
+    spare_facts: Vec<Box<CallFacts>>,
     /// Waits emitted.
     pub(crate) emitted: u64,
 }
@@ -119,7 +120,7 @@ impl Order {
     }
 
     /// Empty facts to fill in for a call.
-    pub(crate) fn facts(&mut self) -> CallFacts {
+    pub(crate) fn facts(&mut self) -> Box<CallFacts> {
         self.spare_facts.pop().unwrap_or_default()
     }
 
@@ -173,7 +174,7 @@ impl Order {
         // The overlapping enqueue comes after all that were entered on the stream before it.
         let stream = overlapping.and(facts.enqueues_on).map_or(u32::MAX, |stream| stream.object);
         if let Some(node) = overlapping {
-            self.knowledge.wait(lane, &node.point, waits);
+            waits.push(Wait { lane: node.lane(), count: node.point.count });
         }
         for node in self.returned.iter().rev().take_while(|node| node.end >= floor) {
             // Two calls of one thread can both be immediate where one returned at the tick the next was entered.
@@ -181,7 +182,7 @@ impl Order {
                 || node.in_order_on == stream
                 || waits[before..].iter().any(|wait| wait.lane == node.lane());
             if !implied {
-                self.knowledge.wait(lane, &node.point, waits);
+                waits.push(Wait { lane: node.lane(), count: node.point.count });
             }
         }
     }
@@ -204,8 +205,13 @@ impl Order {
     }
 
     /// The call `node` has returned. Calls that replay leaves out must not be told: nothing can be awaited by them.
-    pub(crate) fn end(&mut self, node: Node, facts: CallFacts) {
-        self.returning.push_back((node, facts));
+    pub(crate) fn end(&mut self, node: Node, facts: Box<CallFacts>) {
+        if self.mode == OrderMode::Capture {
+            self.recycle(facts);
+            self.returning.push_back((node, None));
+        } else {
+            self.returning.push_back((node, Some(facts)));
+        }
     }
 
     /// Takes in the calls that returned before `begin`. A call that returned at that very tick is not known to have come
@@ -232,14 +238,18 @@ impl Order {
                         self.returned.pop_front();
                     }
                 }
-                OrderMode::Deps | OrderMode::Program => self.dependencies.returned(node, &facts),
+                OrderMode::Deps | OrderMode::Program => {
+                    if let Some(facts) = facts {
+                        self.dependencies.returned(node, &facts);
+                        self.recycle(facts);
+                    }
+                }
             }
-            self.recycle(facts);
         }
     }
 
     /// Takes back facts that are no longer needed.
-    pub(crate) fn recycle(&mut self, mut facts: CallFacts) {
+    pub(crate) fn recycle(&mut self, mut facts: Box<CallFacts>) {
         facts.clear();
         self.spare_facts.push(facts);
     }

@@ -11,6 +11,7 @@ use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
 use super::lower::{Call, Lowering, word_at};
+use super::objects::Definition;
 use crate::instruction::{Chunk, flag};
 use crate::placement::is_placed_api;
 use crate::slots::Slot;
@@ -94,6 +95,10 @@ impl Planner<'_> {
         };
         self.planned.placed += 1;
         lowering.placed = Some(Placed::GivenOut { cell, base });
+        if let Some(Definition::Memory(allocation)) = lowering.definitions.last_mut() {
+            // It stays where it is until the replay is over.
+            allocation.release = None;
+        }
         let site = match self.sites.get(&range) {
             Some(&site) => site,
             None => {
@@ -179,7 +184,7 @@ impl Planner<'_> {
         for (name, words, progress) in steps {
             let api = Api::by_name(name).ok_or(Refusal::UnknownApi)?;
             let is_fill = !words.is_empty();
-            let mut draft = Draft::new(chunk, words.into_iter());
+            let mut draft = Draft::new(chunk, words.len(), words);
             if is_fill {
                 draft.patch(0, fill.slot, 0);
             }

@@ -254,7 +254,7 @@ impl<'a> Planner<'a> {
             let api = Api::by_name("hipStreamCreateWithFlags").ok_or(Refusal::UnknownApi)?;
             let function = self.entry_point(api)?;
             let cell = chunk.memory.allocate(1);
-            let mut draft = Draft::new(chunk, [cell as u64, 0].into_iter());
+            let mut draft = Draft::new(chunk, 2, [cell as u64, 0]);
             draft.output(cell, handle.slot);
             draft.flags |= flag::AUXILIARY;
             let issue = Issue {
@@ -289,7 +289,7 @@ impl<'a> Planner<'a> {
         side: HostSide,
         progress: u64,
     ) -> Result<(), Refusal> {
-        let mut draft = Draft::new(chunk, [0, 0, len_bytes].into_iter());
+        let mut draft = Draft::new(chunk, 3, [0, 0, len_bytes]);
         let (graph_word, own_word, own) = match side {
             HostSide::FillFrom(source) => (0, 1, source as u64),
             HostSide::SaveTo(target) => (1, 0, target as u64),

@@ -15,7 +15,9 @@ use hrr_format::catalogue::APIS;
 
 use super::progress::Progress;
 use crate::chaos::Chaos;
+use crate::report::meter::{Meter, Metering};
 use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
+use crate::plan::bounds::NOWHERE;
 use crate::runtime::Runtime;
 use crate::thunk::{Outcome, THUNKS};
 
@@ -46,6 +48,8 @@ pub(crate) enum FailureKind {
         /// What it returned at capture.
         expected: i32,
     },
+    /// It uses memory whose allocation failed in this replay.
+    Unallocated,
     /// The captured thread's device could not be made current.
     Device {
         /// The device.
@@ -107,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) graphs: AtomicU64,
     /// Times a sequence was handed on around a blocking call.
     pub(crate) hand_offs: AtomicU64,
+    /// Where measuring runners take down what they measure.
+    pub(crate) metering: Option<Arc<Metering>>,
     runners: AtomicUsize,
     me: OnceLock<std::sync::Weak<Shared>>,
 }
@@ -119,13 +125,15 @@ pub(crate) struct Settings {
     pub(crate) continue_on_error: bool,
     pub(crate) cores: Vec<Option<usize>>,
     pub(crate) chaos: Chaos,
+    pub(crate) metering: Option<Arc<Metering>>,
 }
 
 /// Makes the shared state. The receiver yields each worker's number when its sequence has ended.
 pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
     let (ended, on_end) = crossbeam::channel::unbounded();
     let shared = Arc::new(Shared {
-        progress: Progress::new(settings.lanes),
+        // One more than there are captured threads: the gate in front of what is timed.
+        progress: Progress::new(settings.lanes + 1),
         runtime: settings.runtime,
         multiplexed: settings.multiplexed,
         continue_on_error: settings.continue_on_error,
@@ -139,6 +147,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
         kernels: AtomicU64::new(0),
         graphs: AtomicU64::new(0),
         hand_offs: AtomicU64::new(0),
+        metering: settings.metering,
         runners: AtomicUsize::new(0),
         me: OnceLock::new(),
     });
@@ -147,6 +156,11 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
 }
 
 impl Shared {
+    /// The lane whose progress holds the calls of a range back until the timed section begins.
+    pub(crate) fn gate(&self) -> u32 {
+        self.last_errors.len() as u32
+    }
+
     /// Gives `sequence` to an idle runner, or to a new one where none is idle.
     pub(crate) fn dispatch(&self, sequence: Box<Sequence>) {
         let spare = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -177,8 +191,10 @@ impl Shared {
         // Relaxed: only a name.
         let number = self.runners.fetch_add(1, Ordering::Relaxed);
         let body = move || {
-            if let Some(shared) = shared {
-                Runner::new(shared, receiver).run();
+            match shared {
+                Some(shared) if shared.metering.is_some() => Runner::<true>::new(shared, receiver).run(),
+                Some(shared) => Runner::<false>::new(shared, receiver).run(),
+                None => {}
             }
         };
         if let Err(error) = std::thread::Builder::new().name(format!("hrr-{number}")).spawn(body) {
@@ -203,27 +219,31 @@ impl Shared {
     }
 }
 
-/// One OS thread of the replay.
-struct Runner {
-    shared: Arc<Shared>,
+/// One OS thread of the replay. The loop is compiled twice, so that what `MEASURING` takes down costs nothing without it.
+pub(super) struct Runner<const MEASURING: bool> {
+    pub(super) shared: Arc<Shared>,
     sequences: Receiver<Box<Sequence>>,
-    board: Arc<CachePadded<Board>>,
+    pub(super) board: Arc<CachePadded<Board>>,
     /// The device that is current on this OS thread; HIP starts every thread on device 0.
-    device: i32,
+    pub(super) device: i32,
+    /// What this runner writes down while it executes.
+    pub(super) meter: Box<Meter>,
+    /// Whether the sequence at hand has been handed on, and this runner makes a blocking call beside it.
+    pub(super) beside: bool,
     chaos: Chaos,
     /// Kernels and graphs launched, not yet added to the shared counts.
     kernels: u64,
     graphs: u64,
 }
 
-impl Runner {
+impl<const MEASURING: bool> Runner<MEASURING> {
     fn new(shared: Arc<Shared>, sequences: Receiver<Box<Sequence>>) -> Self {
         let board = Arc::new(CachePadded::new(Board::default()));
         let mut boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
         boards.push(Arc::clone(&board));
         let chaos = shared.chaos.fork(boards.len() as u64);
         drop(boards);
-        Runner { shared, sequences, board, device: 0, chaos, kernels: 0, graphs: 0 }
+        Runner { shared, sequences, board, device: 0, meter: Box::default(), beside: false, chaos, kernels: 0, graphs: 0 }
     }
 
     fn run(mut self) {
@@ -235,7 +255,13 @@ impl Runner {
                     tracing::debug!("worker {}: {error}", sequence.worker);
                 }
             }
+            if MEASURING {
+                self.take_meter(sequence.worker);
+            }
             self.execute(sequence);
+            if MEASURING {
+                self.give_meter();
+            }
             self.board.event.store(0, Ordering::Relaxed);
             if self.shared.progress.stopped() {
                 return;
@@ -251,7 +277,7 @@ impl Runner {
         loop {
             let chunk = match sequence.current.take() {
                 Some(chunk) => chunk,
-                None => match sequence.chunks.recv() {
+                None => match self.next_chunk(&sequence) {
                     Ok(chunk) => {
                         sequence.at = 0;
                         chunk
@@ -263,21 +289,29 @@ impl Runner {
                 },
             };
             let mut at = sequence.at;
+            if MEASURING {
+                self.find_note(&chunk, at);
+            }
             while let Some(instruction) = chunk.instructions.get(at) {
                 at += 1;
-                if !self.await_edges(&chunk, instruction) {
+                if !self.await_edges(&chunk, instruction, at) {
                     self.end(&sequence);
                     return;
                 }
                 if instruction.flags & flag::HAND_OFF != 0 {
                     sequence.at = at;
                     sequence.current = Some(Arc::clone(&chunk));
-                    self.hand_off(sequence, &chunk, instruction);
+                    self.hand_off(sequence, &chunk, instruction, at);
                     return;
                 }
-                self.issue(&chunk, instruction);
+                self.issue(&chunk, instruction, at);
             }
         }
+    }
+
+    #[inline(always)]
+    fn next_chunk(&mut self, sequence: &Sequence) -> Result<Arc<Chunk>, crossbeam::channel::RecvError> {
+        if MEASURING { self.next_chunk_measured(&sequence.chunks) } else { sequence.chunks.recv() }
     }
 
     fn add_counts(&mut self) {
@@ -288,28 +322,39 @@ impl Runner {
 
     fn end(&mut self, sequence: &Sequence) {
         self.add_counts();
+        if MEASURING {
+            self.note_end();
+        }
         let _ = self.shared.ended.send(sequence.worker);
     }
 
     #[cold]
-    fn hand_off(&mut self, sequence: Box<Sequence>, chunk: &Chunk, instruction: &Instruction) {
+    fn hand_off(&mut self, sequence: Box<Sequence>, chunk: &Chunk, instruction: &Instruction, at: usize) {
         // Relaxed: a statistic.
         self.shared.hand_offs.fetch_add(1, Ordering::Relaxed);
         self.add_counts();
         self.shared.dispatch(sequence);
-        self.issue(chunk, instruction);
+        self.beside = true;
+        self.issue(chunk, instruction, at);
+        self.beside = false;
         self.add_counts();
     }
 
     /// Waits for everything `instruction` must come after. False if the replay was stopped.
     #[inline(always)]
-    fn await_edges(&mut self, chunk: &Chunk, instruction: &Instruction) -> bool {
+    fn await_edges(&mut self, chunk: &Chunk, instruction: &Instruction, at: usize) -> bool {
         // Relaxed: the watchdog only samples.
         self.board.what.store(u64::from(instruction.lane) << 32 | u64::from(instruction.api), Ordering::Relaxed);
         self.board.event.store(instruction.event + 1, Ordering::Relaxed);
-        for wait in instruction.waits.of(&chunk.waits) {
-            if !self.shared.progress.wait(wait.lane, wait.count) {
+        if MEASURING {
+            if !self.await_edges_measured(chunk, instruction, at) {
                 return false;
+            }
+        } else {
+            for wait in instruction.waits.of(&chunk.waits) {
+                if !self.shared.progress.wait(wait.lane, wait.count) {
+                    return false;
+                }
             }
         }
         if self.chaos.is_on() {
@@ -318,10 +363,13 @@ impl Runner {
         !self.shared.progress.stopped()
     }
 
-    /// Patches, calls, checks, stores what was created, and publishes.
+    /// Patches, calls, checks, stores what was created, and publishes. `at` is the position behind the instruction's.
     #[inline(always)]
-    fn issue(&mut self, chunk: &Chunk, instruction: &Instruction) {
+    fn issue(&mut self, chunk: &Chunk, instruction: &Instruction, at: usize) {
         if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
+            return;
+        }
+        if self.shared.continue_on_error && self.lacks_memory(chunk, instruction) {
             return;
         }
         for fixup in instruction.fixups.of(&chunk.fixups) {
@@ -335,6 +383,7 @@ impl Runner {
         self.board
             .what
             .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
+        let measured = if MEASURING { Some(self.begin_call(chunk, instruction, at)) } else { None };
         // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
         // long as the chunk, sized by the catalogue.
         let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
@@ -343,6 +392,7 @@ impl Runner {
         {
             return;
         }
+        let measured = measured.map(|measured| self.end_call(measured));
         // A call that failed made nothing: its slots stay what they were, which is no address and no handle.
         let outputs = if outcome.code == instruction.expected { instruction.outputs.of(&chunk.outputs) } else { &[] };
         for output in outputs {
@@ -360,6 +410,29 @@ impl Runner {
         if instruction.progress != 0 {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
+        if let Some(measured) = measured {
+            self.note_call(instruction, measured);
+        }
+    }
+
+    /// Whether a call is over memory whose allocation failed, which is left out and counted as failed: a runtime might take
+    /// the address for one of the host's.
+    fn lacks_memory(&self, chunk: &Chunk, instruction: &Instruction) -> bool {
+        let mut fixups = instruction.fixups.of(&chunk.fixups).iter();
+        // SAFETY: as in `issue`.
+        if !fixups.any(|fixup| unsafe { fixup.slot.load() } == NOWHERE) {
+            return false;
+        }
+        self.shared.fail(Failure {
+            event: instruction.event,
+            lane: instruction.lane,
+            api: instruction.api,
+            kind: FailureKind::Unallocated,
+        });
+        if instruction.progress != 0 {
+            self.shared.progress.publish(instruction.lane, instruction.progress);
+        }
+        true
     }
 
     /// What happens off the straight path: repeated queries, per-thread state kept here, differing outcomes. False if

@@ -1,0 +1,133 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::check;
+use crate::interception::{Interception, InterceptionError};
+use crate::journal::Journal;
+use crate::launch::{self, Ended};
+use crate::verdict;
+
+const EXAMPLES: &str = "\
+Examples:
+  hrr-capture -- ./app --size 4096               calls, handles and sizes, into app.hrr
+  hrr-capture --content -o run.hrr -- ./app      with contents: run.hrr replays without the program and its input
+  hrr-capture --content -- python3 train.py      frameworks that load HIP themselves
+  srun -n 8 hrr-capture -o 'run-%rank%.hrr' -- ./app        one archive for each rank
+  mpirun -n 4 hrr-capture -o run.hrr -- ./app               one archive with a directory for each process
+  docker run ... IMAGE hrr-capture -o /out/run.hrr -- ./app inside the container, where the program runs
+  hrr-capture check run.hrr                      is it whole, and does it hold contents?
+
+In DIR: %pid% %hostname% %rank% %env{NAME}%. By hand the same is had with
+  HIP_HRR_CAPTURE_OUTPUT=DIR [HIP_HRR_CAPTURE_CONTENT=1] LD_PRELOAD=.../lib/libhrr_capture.so ./app
+
+Exit code: the program's own; 128 + N where signal N ended it; 125 where hrr-capture itself failed, 126 where the program
+cannot be run and 127 where there is none. `check`: 0 if what was recorded is whole, 1 if not.";
+
+/// Exit code of a failure of the launcher itself, as `env`, `nohup` and `timeout` have it.
+const OWN_FAILURE: u8 = 125;
+
+/// Records every HIP call that a program makes.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hrr-capture",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    record: Record,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Say whether an archive was recorded to its end, and with contents: recorded, incomplete, empty or metadata-only
+    Check {
+        /// The archive: a directory that was recorded to, a pid-* directory in it, or a packed archive
+        archive: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Record {
+    /// Directory to record to [default: the program's name and .hrr]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<OsString>,
+
+    /// Record contents too: host buffers, kernel arguments and code objects. Without them an archive can be inspected, but
+    /// calls that need them cannot be replayed
+    #[arg(long, visible_alias = "contents")]
+    content: bool,
+
+    /// The recorder [default: libhrr_capture.so in ../lib beside this program]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+
+    /// Print nothing at the end
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print the variables that would be set, one a line, and run nothing
+    #[arg(long)]
+    print_environment: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the launcher.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Where nothing can be printed, nobody reads it.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(OWN_FAILURE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match arguments.action {
+        Some(Action::Check { archive }) => check::run(&archive),
+        None => record(&arguments.record).unwrap_or_else(|error| {
+            eprintln!("hrr-capture: {error}");
+            ExitCode::from(OWN_FAILURE)
+        }),
+    }
+}
+
+fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
+    let Some((name, rest)) = arguments.program.split_first() else {
+        return Ok(ExitCode::from(OWN_FAILURE));
+    };
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
+    let journal = Journal::create();
+    let interception = Interception::new(arguments.library.as_deref(), &output, arguments.content, journal.path())?;
+    if arguments.print_environment {
+        for (name, value) in interception.variables() {
+            println!("{name}={}", value.to_string_lossy());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ended = launch::run(name, rest, &interception);
+    if !arguments.quiet || matches!(ended, Ended::NotStarted { .. }) {
+        // One write, so that the lines stand together among those of other ranks.
+        let text: String = verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
+        eprint!("{text}");
+    }
+    Ok(ExitCode::from(ended.exit_code()))
+}
+
+/// The program's name and `.hrr`.
+fn default_output(program: &std::ffi::OsStr) -> OsString {
+    let mut name = std::path::Path::new(program).file_name().unwrap_or(program).to_owned();
+    name.push(".hrr");
+    name
+}

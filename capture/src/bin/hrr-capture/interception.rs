@@ -1,0 +1,134 @@
+//! The environment that puts the recorder into a program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// File name of the recorder.
+const LIBRARY: &str = "libhrr_capture.so";
+/// Where the recorder lies, seen from the directory of this program: installed, or in a build tree.
+const PLACES: [&str; 4] = ["../lib", "../lib64", ".", "../../lib"];
+
+/// Why the recorder cannot be put into a program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InterceptionError {
+    /// The library is not where it should be.
+    #[error("{LIBRARY} is in none of {places}; give its path with --library")]
+    LibraryMissing {
+        /// Where it was looked for.
+        places: String,
+    },
+    /// The library that was named is not there.
+    #[error("--library {}: {reason}", path.display())]
+    LibraryUnreadable {
+        /// What was named.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+    /// The loader takes neither spaces nor colons in LD_PRELOAD.
+    #[error("{}: the loader cannot preload a library whose path has a space or a colon in it; link or copy it elsewhere", path.display())]
+    LibraryPath {
+        /// The library.
+        path: PathBuf,
+    },
+    /// The output has no name.
+    #[error("--output: the directory's name is empty")]
+    OutputEmpty,
+}
+
+/// What to set in the environment of a program.
+#[derive(Debug)]
+pub(crate) struct Interception {
+    variables: Vec<(&'static str, OsString)>,
+    removed: Vec<&'static str>,
+}
+
+impl Interception {
+    /// Finds the recorder and puts the environment together from the caller's own.
+    pub(crate) fn new(
+        library: Option<&Path>,
+        output: &OsStr,
+        content: bool,
+        journal: Option<&Path>,
+    ) -> Result<Self, InterceptionError> {
+        if output.to_string_lossy().trim().is_empty() {
+            return Err(InterceptionError::OutputEmpty);
+        }
+        let library = match library {
+            Some(path) => std::fs::canonicalize(path)
+                .map_err(|reason| InterceptionError::LibraryUnreadable { path: path.to_owned(), reason })?,
+            None => find_library()?,
+        };
+        if library.to_string_lossy().contains([' ', ':', '\t', '\n']) {
+            return Err(InterceptionError::LibraryPath { path: library });
+        }
+        let output = std::path::absolute(output).map_or_else(|_| output.to_owned(), PathBuf::into_os_string);
+        let mut variables = vec![
+            ("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD"))),
+            ("HIP_HRR_CAPTURE_OUTPUT", output),
+        ];
+        let mut removed = Vec::new();
+        // Runtimes that offer dispatch tables find the recorder by its preloading; the variable makes sure of it where a
+        // program takes LD_PRELOAD out of the environment of what it starts. Another consumer that the user named stays.
+        let register = "ROCPROFILER_REGISTER_LIBRARY";
+        if std::env::var_os(register).is_none_or(|value| value.is_empty()) {
+            variables.push((register, library.into_os_string()));
+        }
+        match content {
+            true => variables.push(("HIP_HRR_CAPTURE_CONTENT", "1".into())),
+            false => removed.push("HIP_HRR_CAPTURE_CONTENT"),
+        }
+        if let Some(journal) = journal {
+            variables.push(("HIP_HRR_CAPTURE_JOURNAL", journal.as_os_str().to_owned()));
+        }
+        Ok(Interception { variables, removed })
+    }
+
+    /// The variables to set.
+    pub(crate) fn variables(&self) -> &[(&'static str, OsString)] {
+        &self.variables
+    }
+
+    /// Sets the variables for a command.
+    pub(crate) fn apply(&self, command: &mut std::process::Command) {
+        for name in &self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+}
+
+/// The recorder first, then what the user preloads.
+fn preload(library: &Path, users: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(users) = users.filter(|users| !users.is_empty()) {
+        list.push(":");
+        list.push(users);
+    }
+    list
+}
+
+fn find_library() -> Result<PathBuf, InterceptionError> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let dir = own.parent().unwrap_or(Path::new(""));
+    let rocm = std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
+    let places: Vec<PathBuf> =
+        PLACES.iter().map(|place| dir.join(place)).chain([Path::new(&rocm).join("lib")]).collect();
+    let found = places.iter().find_map(|place| std::fs::canonicalize(place.join(LIBRARY)).ok());
+    found.ok_or_else(|| InterceptionError::LibraryMissing {
+        places: places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_preloads_is_kept_behind_the_recorder() {
+        let library = Path::new("/lib/x.so");
+        assert_eq!(preload(library, None), "/lib/x.so");
+        assert_eq!(preload(library, Some("".into())), "/lib/x.so");
+        assert_eq!(preload(library, Some("a.so:b.so".into())), "/lib/x.so:a.so:b.so");
+    }
+}

@@ -1,0 +1,108 @@
+//! Starting the program, passing signals on, and its exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::interception::Interception;
+
+/// How the program ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It ran.
+    Status(ExitStatus),
+    /// It could not be started.
+    NotStarted {
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+}
+
+impl Ended {
+    /// The exit code that stands for it.
+    pub(crate) fn exit_code(&self) -> u8 {
+        /// As shells have it.
+        const BY_SIGNAL: i32 = 128;
+        const NOT_FOUND: u8 = 127;
+        const NOT_RUNNABLE: u8 = 126;
+        match self {
+            Ended::Status(status) => {
+                let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
+                u8::try_from(code).unwrap_or(u8::MAX)
+            }
+            Ended::NotStarted { reason } if reason.kind() == std::io::ErrorKind::NotFound => NOT_FOUND,
+            Ended::NotStarted { .. } => NOT_RUNNABLE,
+        }
+    }
+}
+
+/// The program's process id, for the signal handler; zero while there is none.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// Signals that somebody sends to this process and means for the program.
+const PASSED_ON: [libc::c_int; 5] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGCONT];
+/// Signals that the terminal sends to both.
+const LEFT_TO_PROGRAM: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
+
+/// Runs the program to its end.
+pub(crate) fn run(program: &OsStr, arguments: &[OsString], interception: &Interception) -> Ended {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    interception.apply(&mut command);
+    let mut before = Vec::new();
+    for signal in PASSED_ON {
+        before.push((signal, set_handler(signal, pass_on as *const () as libc::sighandler_t)));
+    }
+    for signal in LEFT_TO_PROGRAM {
+        before.push((signal, set_handler(signal, libc::SIG_IGN)));
+    }
+    // SAFETY: between fork and exec only `sigaction` is called, which is safe there. The program gets the dispositions that
+    // this process was started with: ignored signals stay ignored across exec, so handlers must not become SIG_IGN.
+    unsafe {
+        command.pre_exec(move || {
+            for &(signal, handler) in &before {
+                set_handler(signal, handler);
+            }
+            Ok(())
+        });
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(reason) => return Ended::NotStarted { reason },
+    };
+    // Relaxed: the handler only needs the number.
+    CHILD.store(i32::try_from(child.id()).unwrap_or(0), Ordering::Relaxed);
+    loop {
+        match child.wait() {
+            Ok(status) => {
+                CHILD.store(0, Ordering::Relaxed);
+                return Ended::Status(status);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(reason) => return Ended::NotStarted { reason },
+        }
+    }
+}
+
+/// Sets what a signal does, and returns what it did.
+fn set_handler(signal: libc::c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+    // SAFETY: both structures are of the right type, and zero is a valid value of them; the handler only makes calls that are
+    // safe in handlers.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut before: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &action, &mut before);
+        before.sa_sigaction
+    }
+}
+
+extern "C" fn pass_on(signal: libc::c_int) {
+    let child = CHILD.load(Ordering::Relaxed);
+    if child > 0 {
+        // SAFETY: the process is this one's child and has not been waited for yet.
+        unsafe { libc::kill(child, signal) };
+    }
+}

@@ -1,0 +1,23 @@
+//! `hrr-capture`: starts a program with the recorder in it, and says at the end what was recorded, or why nothing was.
+//!
+//! * [`cli`]: the command line
+//! * [`interception`]: the environment that puts the recorder into a program
+//! * [`launch`]: starting the program, passing signals on, and its exit status
+//! * [`journal`]: what the recorder reported while the program ran
+//! * [`program`]: what can be told of a program from its file
+//! * [`verdict`]: the lines at the end
+//! * [`check`]: `hrr-capture check`
+
+mod check;
+mod cli;
+mod interception;
+mod journal;
+mod launch;
+mod program;
+mod verdict;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,170 @@
+//! The lines at the end: what was recorded, where, how large, and how to replay it; or why nothing was.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use hrr_format::archive::{Archive, ArchiveRoot, Damaged};
+use hrr_format::stream_file::ContentsMode;
+
+use crate::check::{State, calls_of, quoted, size_text, state_of};
+use crate::journal::Report;
+use crate::launch::Ended;
+use crate::program::{Obstacle, Program};
+
+const PREFIX: &str = "[HRR capture]";
+/// Processes that are listed one by one.
+const LISTED: usize = 8;
+
+/// What is to be said of a run.
+pub(crate) fn lines(program: &OsStr, ended: &Ended, report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Ended::NotStarted { reason } = ended {
+        lines.push(format!("{PREFIX} Nothing was recorded: {} cannot be run: {reason}", program.to_string_lossy()));
+        return lines;
+    }
+    for (pid, reason) in report.refused.iter().take(LISTED) {
+        lines.push(format!("{PREFIX} Process {pid} could not be recorded: {reason}"));
+    }
+    for (pid, reason) in report.stopped.iter().take(LISTED) {
+        lines.push(format!("{PREFIX} The recording of process {pid} ended early: {reason}"));
+    }
+    if report.recorded.is_empty() {
+        lines.push(format!("{PREFIX} Nothing was recorded: {}", reason(program, report)));
+        return lines;
+    }
+    // A root for each value of the output's pattern.
+    let mut roots: BTreeMap<PathBuf, Vec<&Path>> = BTreeMap::new();
+    for (_, dir) in &report.recorded {
+        roots.entry(dir.parent().unwrap_or(dir).to_owned()).or_default().push(dir);
+    }
+    for (root, dirs) in &roots {
+        lines.extend(root_lines(root, dirs));
+    }
+    lines
+}
+
+/// The lines on one archive root.
+fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
+    let (mut calls, mut threads, mut open, mut bytes) = (0, 0, 0, 0);
+    let mut contents = ContentsMode::MetadataOnly;
+    let mut rows = Vec::new();
+    for dir in dirs {
+        bytes += tree_bytes(dir);
+        let Ok(archive) = Archive::open_with(dir, Damaged::Tolerate) else {
+            rows.push(format!("{PREFIX}   {}: cannot be read", dir.display()));
+            continue;
+        };
+        contents = archive.contents();
+        calls += calls_of(&archive);
+        threads += archive.streams().len();
+        let state = state_of(&archive);
+        open += usize::from(state == State::Incomplete);
+        rows.push(format!(
+            "{PREFIX}   {}: {} calls, {} threads, {state}",
+            dir.file_name().unwrap_or_default().to_string_lossy(),
+            calls_of(&archive),
+            archive.streams().len()
+        ));
+    }
+    let with = match contents {
+        ContentsMode::Contents => "with contents",
+        ContentsMode::MetadataOnly => "metadata only",
+    };
+    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let mut lines = vec![format!(
+        "{PREFIX} Recorded {calls} HIP calls of {} in {} ({with}, {}) to {}",
+        plural(threads, "thread", "threads"),
+        plural(dirs.len(), "process", "processes"),
+        size_text(bytes),
+        root.display()
+    )];
+    if dirs.len() > 1 {
+        let more = rows.len().saturating_sub(LISTED);
+        lines.extend(rows.into_iter().take(LISTED));
+        if more > 0 {
+            lines.push(format!("{PREFIX}   and {more} more"));
+        }
+    }
+    if open > 0 {
+        lines.push(format!(
+            "{PREFIX} {} did not end by itself or still runs; what had returned by then is there",
+            plural(open, "process", "processes")
+        ));
+    }
+    // A root that holds other processes too, of this run or an earlier one, stands for none of them alone.
+    let alone = ArchiveRoot::open(root).is_ok_and(|root| root.processes.len() == 1);
+    let path = quoted(if dirs.len() == 1 && !alone { dirs[0] } else { root });
+    let command = match (contents, dirs.len()) {
+        (ContentsMode::Contents, 1) => format!("Replay:  hrr-playback {path}"),
+        (ContentsMode::Contents, _) => format!("Replay:  hrr-playback {path} --all-processes"),
+        (ContentsMode::MetadataOnly, _) => {
+            format!("Inspect: hrr-playback {path} --info   (to replay, record again with --content)")
+        }
+    };
+    lines.push(format!("{PREFIX} {command}"));
+    lines
+}
+
+/// Why a run left nothing.
+fn reason(name: &OsStr, report: &Report) -> String {
+    let program = Program::of(name);
+    let shown = name.to_string_lossy();
+    if !report.refused.is_empty() {
+        return "see above".to_owned();
+    }
+    let obstacle = program.as_ref().and_then(|program| program.obstacle.clone());
+    if let Some(Obstacle::Elsewhere { remedy }) = obstacle {
+        return format!("{shown} runs its program out of this environment's reach; {remedy}");
+    }
+    if report.loaded.is_empty() {
+        return match obstacle {
+            Some(Obstacle::Privileged { by }) => format!(
+                "the loader preloads nothing into {shown}, which has more rights than you by {by}; run it as the user whose rights it \
+                 has, or a copy without them"
+            ),
+            Some(Obstacle::Static { with_hip: true }) => format!(
+                "{shown} is linked statically, HIP included: nothing can be put between them; link it with the shared libamdhip64"
+            ),
+            Some(Obstacle::Static { with_hip: false }) => {
+                format!("{shown} is linked statically, and shows no sign of HIP; if it starts the program that uses HIP, put \
+                         hrr-capture there")
+            }
+            Some(Obstacle::Foreign) => format!("{shown} is not a program for x86-64"),
+            _ => format!(
+                "the recorder was not loaded into {shown}; see the loader's message above, if there is one (a sandbox, or an older C \
+                 library, may have kept it out)"
+            ),
+        };
+    }
+    let mut libraries: Vec<&str> = report.idle.iter().flat_map(|(_, found)| found.split_whitespace()).collect();
+    libraries.sort_unstable();
+    libraries.dedup();
+    let hip: Vec<&str> = libraries.iter().copied().filter(|path| path.contains("libamdhip64")).collect();
+    if !hip.is_empty() {
+        return format!("{shown} loaded the HIP runtime {} and made no HIP call", hip.join(" and "));
+    }
+    if !libraries.is_empty() {
+        return format!("{shown} loaded no HIP runtime; it uses {}", libraries.join(" and "));
+    }
+    if report.idle.is_empty() {
+        return format!("{shown} made no HIP call until it was killed or left by _exit");
+    }
+    let script = program.and_then(|program| program.interpreter).map_or(String::new(), |interpreter| {
+        format!(" ({} runs it)", interpreter.display())
+    });
+    format!("{shown}{script} loaded no HIP runtime and made no HIP call")
+}
+
+/// Bytes of the files under a directory.
+fn tree_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => tree_bytes(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,87 @@
+//! Archives that AMD's in-tree HRR writes: read, checked, and turned into native ones.
+//!
+//! `format/upstream/README.md` describes what is read, what it becomes and why; `format/upstream/records.tsv` holds the
+//! layouts. Opening such an archive translates it, so that whatever works on native archives works on it.
+//!
+//! * [`events`]: the event file
+//! * [`layout`], [`ids`]: which fields a record has
+//! * [`launch`]: kernel launches
+//! * [`hash`]: names of contents
+//! * [`manifest`], [`regions`]: what lies beside the event file
+//! * [`archive`]: all of these, opened from a path
+//! * [`translate`]: the native form
+
+pub mod archive;
+pub mod events;
+pub mod hash;
+pub mod ids;
+pub mod launch;
+pub mod layout;
+pub mod manifest;
+pub mod regions;
+mod translate;
+
+use std::path::{Path, PathBuf};
+
+pub use archive::{UpstreamArchive, UpstreamError, is_upstream};
+pub use translate::translate;
+
+use crate::manifest::{Clock, Imported, ProcessManifest, Runtime};
+use crate::stream_file::ContentsMode;
+
+/// The native form of an archive, in a directory that goes with it.
+#[derive(Debug)]
+pub struct Translated {
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Translated {
+    /// Translates the process archive in a directory.
+    ///
+    /// # Errors
+    /// Why it cannot be read, or its native form not be written.
+    pub fn of(process: &Path) -> Result<Self, UpstreamError> {
+        let archive = UpstreamArchive::open(process)?;
+        let failed = |path: &Path, reason| UpstreamError::Write { path: path.to_owned(), reason };
+        let parent = std::env::temp_dir();
+        let directory =
+            tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
+        let path = directory.path().join("pid-0");
+        translate(&archive, &path).map_err(|reason| failed(&path, reason))?;
+        Ok(Translated { path, _directory: directory })
+    }
+
+    /// The native process directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What an upstream manifest says, as far as a native one says it too. Used to list a root.
+pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
+    let told: manifest::ProcessManifest =
+        manifest::read(&process.join(crate::manifest::FILE)).ok().flatten().unwrap_or_default();
+    ProcessManifest {
+        format: crate::manifest::FORMAT.to_owned(),
+        version: crate::manifest::VERSION,
+        pid: told.pid,
+        parent_pid: told.parent_pid,
+        complete: told.complete,
+        contents: ContentsMode::Contents,
+        event_count: told.event_count,
+        blob_count: told.blob_count,
+        code_object_count: 0,
+        kernel_count: 0,
+        thread_count: 0,
+        clock: Clock::default(),
+        runtime: Runtime::default(),
+        devices: Vec::new(),
+        command: Vec::new(),
+        capture_version: String::new(),
+        unsized_launches: 0,
+        rank: None,
+        apis: Vec::new(),
+        imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
+    }
+}

@@ -1,0 +1,507 @@
+//! An archive planned, and the plan run as often as asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+
+use hrr_format::archive::Archive;
+
+use crate::chaos::Chaos;
+use crate::compare::Tolerance;
+use crate::driver::{Prepared, ReplayError, ReplayOptions};
+use crate::instruction::{Chunk, Wait};
+use crate::placement::{self, PlacementPolicy};
+use crate::mutation::Mutation;
+use crate::plan::annotate::Annotate;
+use crate::plan::error::PlanError;
+use crate::plan::kernel_choice::Replaced;
+use crate::plan::order::OrderMode;
+use crate::plan::teardown::TornDown;
+use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
+use crate::repeat::Kept;
+use crate::report::gpu_timer::{GpuTimer, Resolved};
+use crate::report::meter::{Measured, Metering};
+use crate::run::section::{Run, Start, execute};
+use crate::run::worker::Settings;
+use crate::run::{Failure, Sequence, Shared, start};
+use crate::runtime::Runtime;
+use crate::topology::{self, Placement};
+use crate::validate::{Divergence, Validation, Verdict};
+
+/// What all runs of a replay have in common.
+pub(crate) struct Campaign<'a> {
+    archive: &'a Archive,
+    runtime: &'a Arc<Runtime>,
+    options: &'a ReplayOptions,
+    tolerance: Tolerance,
+    divergence: Divergence,
+    mutation: Option<Mutation>,
+    device_count: i32,
+    assignment: Assignment,
+    pub(crate) placement: Placement,
+    /// Device memory at recorded addresses.
+    pub(crate) memory: Arc<placement::Placement>,
+    pub(crate) timer: Option<Arc<GpuTimer>>,
+    metering: Option<Arc<Metering>>,
+}
+
+/// A plan of which everything was planned before it ran, or nothing is kept.
+pub(crate) struct Session<'a> {
+    planner: Planner<'a>,
+    pub(crate) planned: Planned,
+    kept: Option<Kept>,
+    /// Planning and staging.
+    pub(crate) setup: Duration,
+}
+
+/// What one run came to.
+pub(crate) struct Ran {
+    pub(crate) run: Run,
+    pub(crate) verdict: Verdict,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) kernels: u64,
+    pub(crate) graphs: u64,
+    pub(crate) hand_offs: u64,
+    pub(crate) measured: Option<Measured>,
+    pub(crate) resolved: Option<Resolved>,
+    /// Putting the plan back as it was.
+    pub(crate) reset: Duration,
+    /// Destroying what the archive leaves alive.
+    pub(crate) teardown: Option<(Duration, TornDown)>,
+}
+
+impl<'a> Campaign<'a> {
+    /// A campaign on a runtime that has a device.
+    pub(crate) fn new(
+        archive: &'a Archive,
+        runtime: &'a Arc<Runtime>,
+        options: &'a ReplayOptions,
+    ) -> Result<Self, ReplayError> {
+        let tolerance = Tolerance::from_env()?;
+        let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
+        let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
+        let device_count = runtime.device_count()?;
+        if device_count < 1 {
+            return Err(ReplayError::NoDevice { path: runtime.path().display().to_string() });
+        }
+        let choices = &options.choices;
+        choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+        // Before anything else takes the addresses.
+        let memory = match choices.placement {
+            PlacementPolicy::WherePossible if !choices.new_memory.pads() => {
+                placement::Placement::prepare(archive, runtime, &choices.devices, device_count)
+            }
+            _ => placement::Placement::off(Arc::clone(runtime)),
+        };
+        let assignment = Assignment::new(archive, options.threads);
+        // Placement wants a device before anything is planned; a thread starts on device 0.
+        let info = runtime.device_info(0);
+        let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
+        let placement = topology::place(&options.pin, bus_id, assignment.workers);
+        let measure = &options.measure;
+        let timer = (measure.timing)
+            .then(|| GpuTimer::start(runtime, crate::report::clock::Clock::get(), measure.trace))
+            .flatten();
+        if measure.timing && timer.is_none() {
+            return Err(ReplayError::NoEvents { path: runtime.path().display().to_string() });
+        }
+        let lanes = assignment.worker_of.len();
+        let metering = options.measures().then(|| Arc::new(Metering::new(lanes, timer.clone(), measure.trace)));
+        Ok(Campaign {
+            archive,
+            runtime,
+            options,
+            tolerance,
+            divergence,
+            mutation,
+            device_count,
+            assignment,
+            placement,
+            memory: Arc::new(memory),
+            timer,
+            metering,
+        })
+    }
+
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.assignment.workers
+    }
+
+    fn lanes(&self) -> usize {
+        self.assignment.worker_of.len()
+    }
+
+    fn annotate(&self) -> Annotate {
+        let ns_per_tick = match self.archive.manifest().clock.ticks_per_second {
+            0 => 1.0,
+            rate => 1e9 / rate as f64,
+        };
+        Annotate {
+            notes: self.options.measure.any(),
+            gap_ns_per_tick: self.options.pace.factor().map(|factor| ns_per_tick / factor),
+            range: self.options.range,
+        }
+    }
+
+    fn start_runners(&self) -> (Arc<Shared>, Receiver<u32>) {
+        start(Settings {
+            runtime: Arc::clone(self.runtime),
+            lanes: self.lanes(),
+            multiplexed: self.assignment.multiplexed(),
+            continue_on_error: self.options.continue_on_error,
+            cores: self.placement.cores.clone(),
+            chaos: Chaos::from_env(),
+            metering: self.metering.clone(),
+        })
+    }
+
+    fn spares(&self) -> usize {
+        let workers = self.workers();
+        if self.assignment.multiplexed() { (self.lanes() - workers).min(workers) } else { 0 }
+    }
+
+    fn validation(&self, checks: Receiver<Check>) -> Validation<'a> {
+        Validation {
+            archive: self.archive,
+            checks,
+            tolerance: self.tolerance,
+            divergence: self.divergence,
+            unordered: self.options.order == OrderMode::Program && self.lanes() > 1,
+            cut: self.options.range.is_some(),
+        }
+    }
+
+    fn inboxes(&self) -> (Vec<Sender<Arc<Chunk>>>, Vec<Sequence>) {
+        (0..self.workers())
+            .map(|worker| {
+                let (sender, receiver) = unbounded();
+                (sender, Sequence::new(worker as u32, receiver))
+            })
+            .unzip()
+    }
+
+    /// Checks run beside the workers where there are cores to spare; else afterwards, so that they take no worker's time.
+    fn checks_beside(&self) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.workers() < cores
+    }
+
+    /// Plans the archive, and runs the plan for the first time. `on_prepared` is called when everything that fits the memory
+    /// budget is planned and staged.
+    pub(crate) fn plan_and_run(
+        &self,
+        on_prepared: impl FnOnce(&Prepared<'_>),
+    ) -> Result<(Session<'a>, Ran), ReplayError> {
+        let planning = Instant::now();
+        let (checks, on_check) = unbounded();
+        let choices = self.options.choices.clone();
+        let replaced = Replaced::read(&choices.replacements).map_err(ReplayError::Environment)?;
+        let mut planner = Planner::new(PlanSettings {
+            archive: self.archive,
+            runtime: self.runtime,
+            assignment: self.assignment.clone(),
+            order: self.options.order,
+            mutation: self.mutation,
+            device_count: self.device_count,
+            budget_bytes: self.options.budget_bytes,
+            checks,
+            annotate: self.annotate(),
+            choices,
+            placement: Arc::clone(&self.memory),
+            replaced,
+        });
+        let (inboxes, sequences) = self.inboxes();
+        let (shared, ended) = self.start_runners();
+        let (ready, on_ready) = bounded(1);
+        let (range, on_range) = bounded(1);
+        let keep = self.options.runs() > 1;
+
+        let result = std::thread::scope(|scope| {
+            let planner = &mut planner;
+            let mut delivery = ToWorkers {
+                kept: keep.then(|| vec![Vec::new(); inboxes.len()]),
+                inboxes,
+                ready: ready.clone(),
+                range,
+                shared: Arc::clone(&shared),
+                range_start: None,
+            };
+            let plan = scope.spawn(move || {
+                let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
+                planner.no_more_checks();
+                let kept = delivery.kept.take().map(|chunks| Kept::new(planner, chunks, delivery.range_start.take()));
+                let _ = ready.try_send(Ready::Whole);
+                result.map(|planned| (planned, kept))
+            });
+            let (part_devices, mut plan) = match on_ready.recv() {
+                Ok(Ready::Part { devices }) => (Some(devices), Plan::Running(plan)),
+                // Planned whole: a call that cannot be replayed is refused before any call is issued.
+                _ => {
+                    let (planned, kept) = joined(plan)?;
+                    self.check_range(&planned)?;
+                    (None, Plan::Whole(planned, kept))
+                }
+            };
+            let windowed = part_devices.is_some();
+            let devices = match &plan {
+                Plan::Whole(planned, _) => planned.devices.clone(),
+                _ => part_devices.unwrap_or_default(),
+            };
+            let events = match &plan {
+                Plan::Whole(planned, _) => planned.events,
+                _ => self.archive.manifest().event_count,
+            };
+            shared.prepare_spares(self.workers() + self.spares());
+            let setup = planning.elapsed();
+            on_prepared(&Prepared {
+                runtime: self.runtime,
+                devices: devices.iter().map(|&device| (device, self.runtime.device_info(device).name)).collect(),
+                workers: self.workers(),
+                events,
+                windowed,
+                setup,
+            });
+            // What is kept is checked again in each run.
+            let on_check = match &mut plan {
+                Plan::Whole(_, Some(kept)) => {
+                    kept.set_checks(on_check.try_iter().collect());
+                    refilled(kept.checks())
+                }
+                _ => on_check,
+            };
+            let mut kept = None;
+            let validation = self.validation(on_check);
+            let start = Start {
+                shared: &shared,
+                ended: &ended,
+                sequences,
+                limit: self.options.watchdog,
+                devices: &devices,
+                range: self.options.range.is_some().then_some(on_range),
+            };
+            let (run, planned, verdict) = self.run(start, validation, windowed, || {
+                let (planned, pictures) = match std::mem::replace(&mut plan, Plan::Taken) {
+                    Plan::Whole(planned, pictures) => (planned, pictures),
+                    Plan::Running(thread) => {
+                        let (planned, _) = joined(thread)?;
+                        self.check_range(&planned)?;
+                        (planned, None)
+                    }
+                    Plan::Taken => (Planned::default(), None),
+                };
+                kept = pictures;
+                Ok(planned)
+            });
+            Ok::<_, ReplayError>((run, planned, verdict, kept, setup))
+        });
+        let (run, planned, verdict, kept, setup) = result?;
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(error) => {
+                if run.abandoned {
+                    std::mem::forget(planner);
+                }
+                return Err(error);
+            }
+        };
+        let mut session = Session { planner, planned, kept, setup };
+        let ran = self.finish(&mut session, &shared, run, verdict, Duration::ZERO);
+        Ok((session, ran))
+    }
+
+    /// Runs a kept plan once more.
+    pub(crate) fn run_again(&self, session: &mut Session<'a>) -> Option<Ran> {
+        let began = Instant::now();
+        let kept = session.kept.as_mut()?;
+        kept.reset(&session.planner);
+        let (inboxes, sequences) = self.inboxes();
+        for (inbox, chunks) in inboxes.iter().zip(kept.chunks()) {
+            for chunk in chunks {
+                // The receiver is in the sequence.
+                let _ = inbox.send(Arc::clone(chunk));
+            }
+        }
+        drop(inboxes);
+        let (range, on_range) = bounded(1);
+        if let Some(totals) = kept.range_start() {
+            let _ = range.send(totals.to_vec());
+        }
+        let validation = self.validation(refilled(kept.checks()));
+        let (shared, ended) = self.start_runners();
+        shared.prepare_spares(self.workers() + self.spares());
+        let reset = began.elapsed();
+        let mut planned = std::mem::take(&mut session.planned);
+        let devices = planned.devices.clone();
+        let start = Start {
+            shared: &shared,
+            ended: &ended,
+            sequences,
+            limit: self.options.watchdog,
+            devices: &devices,
+            range: self.options.range.is_some().then_some(on_range),
+        };
+        let (run, planned, verdict) = self.run(start, validation, false, || Ok(std::mem::take(&mut planned)));
+        session.planned = planned.unwrap_or_default();
+        Some(self.finish(session, &shared, run, verdict, reset))
+    }
+
+    fn check_range(&self, planned: &Planned) -> Result<(), ReplayError> {
+        if planned.range_entered { Ok(()) } else { Err(ReplayError::Range { events: planned.events }) }
+    }
+
+    fn run(
+        &self,
+        start: Start<'_>,
+        validation: Validation<'a>,
+        windowed: bool,
+        plan: impl FnMut() -> Result<Planned, ReplayError>,
+    ) -> (Run, Result<Planned, ReplayError>, Verdict) {
+        let over = AtomicBool::new(false);
+        let shared = Arc::clone(start.shared);
+        std::thread::scope(|scope| {
+            let beside =
+                (self.checks_beside() || windowed).then(|| scope.spawn(|| validation.run(&shared.progress, &over)));
+            let (run, planned) = execute(start, plan);
+            // Release: pairs with the validator's Acquire.
+            over.store(true, Ordering::Release);
+            let verdict = match beside {
+                Some(thread) => thread.join().unwrap_or_default(),
+                None if run.stuck.is_none() => validation.run(&shared.progress, &over),
+                None => Verdict::default(),
+            };
+            (run, planned, verdict)
+        })
+    }
+
+    /// Collects what a run left, and destroys what the archive leaves alive.
+    fn finish(&self, session: &mut Session<'a>, shared: &Shared, run: Run, verdict: Verdict, reset: Duration) -> Ran {
+        let complete = !run.abandoned && run.stuck.is_none();
+        let measured = self.metering.as_ref().filter(|_| complete).map(|metering| metering.collect());
+        let resolved = self.timer.as_ref().filter(|_| complete).map(|timer| timer.finish());
+        let again = self.options.runs() > 1 || self.options.measure.any();
+        let teardown = (complete && again && !shared.progress.stopped()).then(|| {
+            let began = Instant::now();
+            let torn_down = session.planned.teardown.run(self.runtime);
+            (began.elapsed(), torn_down)
+        });
+        Ran {
+            run,
+            verdict,
+            failures: std::mem::take(&mut *shared.failures.lock().unwrap_or_else(PoisonError::into_inner)),
+            // Relaxed: the runners' ends were received through a channel.
+            kernels: shared.kernels.load(Ordering::Relaxed),
+            graphs: shared.graphs.load(Ordering::Relaxed),
+            hand_offs: shared.hand_offs.load(Ordering::Relaxed),
+            measured,
+            resolved,
+            reset,
+            teardown,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Whether the plan can be run again.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Most pinned and pageable bytes that were staged at once.
+    pub(crate) fn staged_bytes(&self) -> (u64, u64) {
+        self.planner.host.peak_bytes()
+    }
+
+    /// Leaves all memory of the plan in place: threads may still be in the runtime with addresses of it.
+    pub(crate) fn abandon(self) {
+        std::mem::forget(self.planner);
+        std::mem::forget(self.kept);
+    }
+}
+
+/// A channel that holds these checks and no more.
+fn refilled(checks: &[Check]) -> Receiver<Check> {
+    let (sender, receiver) = unbounded();
+    for check in checks {
+        // The receiver is right here.
+        let _ = sender.send(check.clone());
+    }
+    receiver
+}
+
+/// What planning gave, at the time the run begins.
+enum Plan<'scope> {
+    Whole(Planned, Option<Kept>),
+    Running(PlanThread<'scope>),
+    Taken,
+}
+
+type PlanThread<'scope> = std::thread::ScopedJoinHandle<'scope, Result<(Planned, Option<Kept>), PlanError>>;
+
+fn joined(plan: PlanThread<'_>) -> Result<(Planned, Option<Kept>), ReplayError> {
+    match plan.join() {
+        Ok(result) => Ok(result?),
+        // A panic in planning is a fault of ours: let it surface where it can be seen.
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// How far planning has come when the run may begin.
+enum Ready {
+    /// Everything is planned.
+    Whole,
+    /// The memory budget is used up; the rest is planned while the run goes on.
+    Part { devices: Vec<i32> },
+}
+
+/// Carries the planner's chunks to the workers.
+struct ToWorkers {
+    inboxes: Vec<Sender<Arc<Chunk>>>,
+    ready: Sender<Ready>,
+    /// Told once, when the range that is measured begins: each captured thread's instructions before it.
+    range: Sender<Vec<u64>>,
+    shared: Arc<Shared>,
+    /// All chunks so far, where the plan is to be run again and fits the memory budget.
+    kept: Option<Vec<Vec<Arc<Chunk>>>>,
+    range_start: Option<Vec<u64>>,
+}
+
+impl Delivery for ToWorkers {
+    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
+        if let Some(kept) = &mut self.kept {
+            kept[worker].push(Arc::clone(&chunk));
+        }
+        // A worker that was stopped takes no more.
+        let _ = self.inboxes[worker].send(chunk);
+    }
+
+    fn part_ready(&mut self, devices: &[i32]) {
+        self.kept = None;
+        // Only the first is waited for.
+        let _ = self.ready.try_send(Ready::Part { devices: devices.to_vec() });
+    }
+
+    fn range_begins(&mut self, event: u64, lane_totals: &[u64]) {
+        if let Some(metering) = &self.shared.metering {
+            // Relaxed: the calls that look at it come behind the gate, which opens after the totals were received.
+            metering.from_event.store(event, Ordering::Relaxed);
+        }
+        self.range_start = Some(lane_totals.to_vec());
+        // There is room for one, and a range begins once.
+        let _ = self.range.try_send(lane_totals.to_vec());
+    }
+
+    fn done(&self, wait: Wait) -> bool {
+        self.shared.progress.done(wait.lane) >= wait.count
+    }
+
+    fn moved(&self) -> u64 {
+        self.shared.progress.total()
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.progress.stopped()
+    }
+}

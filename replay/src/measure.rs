@@ -1,0 +1,139 @@
+//! Parts of a replay by themselves, for measuring what they cost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hrr_format::archive::Archive;
+
+use crate::instruction::{Chunk, Wait};
+use crate::plan::error::PlanError;
+use crate::plan::order::OrderMode;
+use crate::plan::{Assignment, Delivery, PlanSettings, Planner};
+use crate::run::progress::Progress;
+use crate::runtime::Runtime;
+
+/// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.
+pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
+    let progress = Progress::new(lanes as usize);
+    for lane in 0..lanes {
+        progress.publish(lane, u64::MAX);
+    }
+    let begun = Instant::now();
+    for number in 0..count {
+        let lane = std::hint::black_box((number % u64::from(lanes)) as u32);
+        std::hint::black_box(progress.wait(lane, number));
+    }
+    begun.elapsed()
+}
+
+/// How long `count` publications take that nobody waits for.
+pub fn publications(count: u64) -> Duration {
+    let progress = Progress::new(1);
+    let begun = Instant::now();
+    for number in 1..=count {
+        progress.publish(0, std::hint::black_box(number));
+    }
+    begun.elapsed()
+}
+
+/// How long two OS threads take to hand over to each other `count` times: one publishes what the other waits for.
+///
+/// # Panics
+/// The second thread cannot be started.
+pub fn handovers(count: u64) -> Duration {
+    let progress = Arc::new(Progress::new(2));
+    let rounds = count / 2;
+    let other = Arc::clone(&progress);
+    let partner = std::thread::spawn(move || {
+        for round in 1..=rounds {
+            other.wait(0, round);
+            other.publish(1, round);
+        }
+    });
+    // The partner is up and waiting.
+    std::thread::sleep(Duration::from_millis(5));
+    let begun = Instant::now();
+    for round in 1..=rounds {
+        progress.publish(0, round);
+        progress.wait(1, round);
+    }
+    let took = begun.elapsed();
+    let _ = partner.join();
+    took
+}
+
+/// What planning an archive came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Planning {
+    /// Processor time it took, which other programs on the machine change less than the time on the clock.
+    pub took: Duration,
+    /// Calls planned.
+    pub events: u64,
+    /// Waits between workers.
+    pub waits: u64,
+}
+
+/// Plans an archive without running it.
+///
+/// # Errors
+/// The first call that cannot be replayed.
+pub fn plan(
+    archive: &Archive,
+    runtime: &Arc<Runtime>,
+    threads: usize,
+    order: OrderMode,
+) -> Result<Planning, PlanError> {
+    let (checks, _on_check) = crossbeam::channel::unbounded();
+    let mut planner = Planner::new(PlanSettings {
+        archive,
+        runtime,
+        assignment: Assignment::new(archive, threads),
+        order,
+        mutation: None,
+        device_count: 1,
+        budget_bytes: u64::MAX,
+        choices: crate::choices::Choices::default(),
+        placement: Arc::new(crate::placement::Placement::off(Arc::clone(&runtime))),
+        replaced: Vec::new(),
+        annotate: crate::plan::annotate::Annotate::default(),
+        checks,
+    });
+    let mut kept = Kept(Vec::new());
+    let begun = processor_time();
+    planner.run(&mut kept)?;
+    let took = processor_time().saturating_sub(begun);
+    Ok(Planning { took, events: planner.planned.events, waits: planner.planned.waits })
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the address is that of a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Keeps what is planned, as workers that have not begun do.
+struct Kept(Vec<Arc<Chunk>>);
+
+impl Delivery for Kept {
+    fn chunk(&mut self, _: usize, chunk: Arc<Chunk>) {
+        self.0.push(chunk);
+    }
+
+    fn part_ready(&mut self, _: &[i32]) {}
+
+    fn range_begins(&mut self, _: u64, _: &[u64]) {}
+
+    fn done(&self, _: Wait) -> bool {
+        true
+    }
+
+    fn moved(&self) -> u64 {
+        0
+    }
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,446 @@
+//! Times of kernels, graphs and copies by events around them, without serialising the streams.
+//!
+//! A runner records one event before and one after the call, taken from a pool, and sends the pair to the resolver, a thread
+//! of its own. That reads the times once the work is complete and gives the pair back. No call of the replay waits for it.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use rustc_hash::FxHashMap;
+
+use hrr_format::catalogue::Api;
+use hrr_perf::histogram::CallHistogram;
+
+use super::clock::Clock;
+use super::note::{StreamLabel, Work};
+use crate::instruction::NOT_READY;
+use crate::runtime::Runtime;
+use crate::thunk::{THUNKS, Thunk};
+
+/// Pairs of events made ahead for each device.
+const PAIRS_AHEAD: usize = 512;
+/// Pairs in use before the resolver looks at them while the run goes on: it calls the runtime, which the run does too.
+const PATIENCE: usize = 256;
+/// How long the resolver leaves work alone that was not complete when it looked.
+const POLL: Duration = Duration::from_micros(500);
+/// Pairs with nothing between them, to measure what a pair itself takes.
+const FLOOR_SAMPLES: usize = 31;
+/// `hipEventDisableSystemFence`: the event does not make memory visible to the host, which costs the device time.
+const DISABLE_SYSTEM_FENCE: u64 = 0x2000_0000;
+
+/// Two events around a piece of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    start: u64,
+    stop: u64,
+}
+
+/// Work that has been enqueued between two events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) pair: Pair,
+    pub(crate) stream: StreamLabel,
+    pub(crate) work: Work,
+    /// Event number of the call.
+    pub(crate) event: u64,
+}
+
+/// One piece of work as the device ran it, for a timeline. Times count from [`Resolved::base_tick`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceSpan {
+    pub(crate) stream: StreamLabel,
+    pub(crate) work: Work,
+    pub(crate) event: u64,
+    pub(crate) begin_ns: u64,
+    pub(crate) duration_ns: u64,
+}
+
+/// One stream's use of its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamUse {
+    pub(crate) operations: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) idle_ns: u64,
+    pub(crate) longest_gap_ns: u64,
+}
+
+/// What the events of one run said.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    pub(crate) works: FxHashMap<Work, CallHistogram>,
+    pub(crate) streams: FxHashMap<StreamLabel, StreamUse>,
+    pub(crate) spans: Vec<DeviceSpan>,
+    /// Host tick that the times of `spans` count from.
+    pub(crate) base_tick: u64,
+    pub(crate) timed: u64,
+    pub(crate) untimed: u64,
+}
+
+enum Message {
+    Pending(Pending),
+    /// A run begins on these devices.
+    Begin(Vec<i32>, Sender<()>),
+    /// The devices are idle: everything can be read.
+    Finish(Sender<Resolved>),
+}
+
+/// The five event calls.
+#[derive(Clone, Copy, Debug)]
+struct Events {
+    create: Entry,
+    record: Entry,
+    query: Entry,
+    synchronize: Entry,
+    elapsed: Entry,
+    destroy: Entry,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    thunk: Thunk,
+    function: *const c_void,
+}
+
+// SAFETY: the address of code in a library that is never unloaded.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    fn find(runtime: &Runtime, name: &str) -> Option<Entry> {
+        let api = Api::by_name(name)?;
+        Some(Entry { thunk: THUNKS[usize::from(api.id)], function: runtime.entry_point(api)? })
+    }
+
+    /// # Safety
+    /// `words` are arguments that the entry point takes, as many as it takes.
+    unsafe fn call(self, words: &[u64]) -> i32 {
+        // SAFETY: thunk and entry point belong together, and the caller vouches for the words.
+        unsafe { (self.thunk)(self.function, words.as_ptr()) }.code
+    }
+}
+
+impl Events {
+    fn find(runtime: &Runtime) -> Option<Events> {
+        Some(Events {
+            create: Entry::find(runtime, "hipEventCreateWithFlags")?,
+            record: Entry::find(runtime, "hipEventRecord")?,
+            query: Entry::find(runtime, "hipEventQuery")?,
+            synchronize: Entry::find(runtime, "hipEventSynchronize")?,
+            elapsed: Entry::find(runtime, "hipEventElapsedTime")?,
+            destroy: Entry::find(runtime, "hipEventDestroy")?,
+        })
+    }
+
+    fn create(&self) -> Option<u64> {
+        [DISABLE_SYSTEM_FENCE, 0].into_iter().find_map(|flags| {
+            let mut event = 0u64;
+            // SAFETY: the first argument points to a handle that outlives the call.
+            let code = unsafe { self.create.call(&[&raw mut event as u64, flags]) };
+            (code == 0 && event != 0).then_some(event)
+        })
+    }
+
+    fn pair(&self) -> Option<Pair> {
+        Some(Pair { start: self.create()?, stop: self.create()? })
+    }
+
+    fn record(&self, event: u64, stream: u64) -> bool {
+        // SAFETY: an event of ours and a live stream.
+        unsafe { self.record.call(&[event, stream]) == 0 }
+    }
+
+    fn is_complete(&self, event: u64) -> bool {
+        // SAFETY: an event of ours.
+        unsafe { self.query.call(&[event]) != NOT_READY }
+    }
+
+    fn synchronize(&self, event: u64) {
+        // SAFETY: an event of ours.
+        let _ = unsafe { self.synchronize.call(&[event]) };
+    }
+
+    /// Nanoseconds between two events, negative where the second came first.
+    fn elapsed_ns(&self, from: u64, to: u64) -> Option<f64> {
+        let mut milliseconds = 0f32;
+        // SAFETY: two events of ours, and a float that outlives the call.
+        let code = unsafe { self.elapsed.call(&[&raw mut milliseconds as u64, from, to]) };
+        (code == 0 && milliseconds.is_finite()).then_some(f64::from(milliseconds) * 1e6)
+    }
+
+    fn destroy(&self, event: u64) {
+        // SAFETY: an event of ours that nothing uses any more.
+        let _ = unsafe { self.destroy.call(&[event]) };
+    }
+}
+
+/// Gives out pairs of events, and has them read.
+#[derive(Debug)]
+pub(crate) struct GpuTimer {
+    events: Events,
+    pool: Arc<Pool>,
+    sender: Sender<Message>,
+    /// Pieces of work that had no events around them.
+    untimed: AtomicU64,
+    /// Nanoseconds that a pair with nothing between it shows.
+    floor_ns: AtomicU64,
+}
+
+/// Pairs that are free, by device.
+type Pool = Mutex<FxHashMap<i32, Vec<Pair>>>;
+
+impl GpuTimer {
+    /// A timer on this runtime, or `None` where it lacks events.
+    pub(crate) fn start(runtime: &Arc<Runtime>, clock: Clock, keep_spans: bool) -> Option<Arc<GpuTimer>> {
+        let events = Events::find(runtime)?;
+        let pool: Arc<Pool> = Arc::default();
+        let (sender, receiver) = unbounded();
+        let mut resolver = Resolver {
+            runtime: Arc::clone(runtime),
+            events,
+            pool: Arc::clone(&pool),
+            clock,
+            keep_spans,
+            pending: VecDeque::new(),
+            last: FxHashMap::default(),
+            bases: FxHashMap::default(),
+            resolved: Resolved::default(),
+        };
+        std::thread::Builder::new().name("hrr-events".into()).spawn(move || resolver.run(&receiver)).ok()?;
+        Some(Arc::new(GpuTimer { events, pool, sender, untimed: AtomicU64::new(0), floor_ns: AtomicU64::new(0) }))
+    }
+
+    /// Prepares a run on these devices, which are idle.
+    pub(crate) fn begin(&self, runtime: &Runtime, devices: &[i32]) {
+        let mut floors = Vec::new();
+        for &device in devices {
+            if runtime.set_device(device).is_err() {
+                continue;
+            }
+            let missing = {
+                let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+                PAIRS_AHEAD.saturating_sub(pool.get(&device).map_or(0, Vec::len))
+            };
+            let made: Vec<Pair> = (0..missing).map_while(|_| self.events.pair()).collect();
+            floors.extend(made.iter().take(FLOOR_SAMPLES).filter_map(|pair| self.floor_of(*pair)));
+            self.pool.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().extend(made);
+        }
+        if !floors.is_empty() {
+            floors.sort_by(f64::total_cmp);
+            // Relaxed: read after the run.
+            self.floor_ns.store(floors[floors.len() / 2].max(0.0) as u64, Ordering::Relaxed);
+        }
+        let (done, on_done) = bounded(1);
+        if self.sender.send(Message::Begin(devices.to_vec(), done)).is_ok() {
+            let _ = on_done.recv();
+        }
+    }
+
+    fn floor_of(&self, pair: Pair) -> Option<f64> {
+        let recorded = self.events.record(pair.start, 0) && self.events.record(pair.stop, 0);
+        self.events.synchronize(pair.stop);
+        recorded.then(|| self.events.elapsed_ns(pair.start, pair.stop)).flatten()
+    }
+
+    /// Nanoseconds that a pair with nothing between it shows.
+    pub(crate) fn floor_ns(&self) -> u64 {
+        // Relaxed: written before the run.
+        self.floor_ns.load(Ordering::Relaxed)
+    }
+
+    /// Records a start event on `stream`. `at_hand` are the runner's own free pairs; `device` is current.
+    pub(crate) fn before(&self, at_hand: &mut Vec<(i32, Pair)>, device: i32, stream: u64) -> Option<Pair> {
+        /// Pairs fetched from the pool at once.
+        const FETCHED: usize = 32;
+        let found = at_hand.iter().rposition(|(of, _)| *of == device);
+        let pair = match found {
+            Some(position) => Some(at_hand.swap_remove(position).1),
+            None => {
+                let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+                let free = pool.entry(device).or_default();
+                let kept = free.len().saturating_sub(FETCHED);
+                at_hand.extend(free.drain(kept..).map(|pair| (device, pair)));
+                drop(pool);
+                match at_hand.iter().rposition(|(of, _)| *of == device) {
+                    Some(position) => Some(at_hand.swap_remove(position).1),
+                    // The resolver is behind: more pairs, rather than a wait.
+                    None => self.events.pair(),
+                }
+            }
+        };
+        match pair {
+            Some(pair) if self.events.record(pair.start, stream) => Some(pair),
+            pair => {
+                at_hand.extend(pair.map(|pair| (device, pair)));
+                self.skip();
+                None
+            }
+        }
+    }
+
+    /// Records the stop event and has the pair read.
+    pub(crate) fn after(&self, at_hand: &mut Vec<(i32, Pair)>, pending: Pending, stream: u64) {
+        if self.events.record(pending.pair.stop, stream) {
+            let _ = self.sender.send(Message::Pending(pending));
+        } else {
+            at_hand.push((pending.stream.device, pending.pair));
+            self.skip();
+        }
+    }
+
+    /// Counts work that has no events around it.
+    pub(crate) fn skip(&self) {
+        // Relaxed: a statistic.
+        self.untimed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the events said, once the devices are idle.
+    pub(crate) fn finish(&self) -> Resolved {
+        let (sender, receiver) = bounded(1);
+        let _ = self.sender.send(Message::Finish(sender));
+        let mut resolved = receiver.recv().unwrap_or_default();
+        resolved.untimed += self.untimed.swap(0, Ordering::Relaxed);
+        resolved
+    }
+}
+
+/// Reads the times of complete work.
+struct Resolver {
+    runtime: Arc<Runtime>,
+    events: Events,
+    pool: Arc<Pool>,
+    clock: Clock,
+    keep_spans: bool,
+    pending: VecDeque<Pending>,
+    /// Each stream's last piece of work: its events, and when it ended.
+    last: FxHashMap<StreamLabel, (Pair, f64)>,
+    /// Each device's first event, and how much later than the first device's it was.
+    bases: FxHashMap<i32, (u64, f64)>,
+    resolved: Resolved,
+}
+
+impl Resolver {
+    fn run(&mut self, messages: &Receiver<Message>) {
+        loop {
+            let message = if self.pending.len() < PATIENCE {
+                match messages.recv() {
+                    Ok(message) => message,
+                    Err(_) => break,
+                }
+            } else {
+                self.resolve_complete();
+                match messages.recv_timeout(POLL) {
+                    Ok(message) => message,
+                    Err(crossbeam::channel::RecvTimeoutError::Timeout) => continue,
+                    Err(crossbeam::channel::RecvTimeoutError::Disconnected) => break,
+                }
+            };
+            match message {
+                Message::Pending(pending) => self.pending.push_back(pending),
+                Message::Begin(devices, done) => {
+                    self.begin(&devices);
+                    let _ = done.send(());
+                }
+                Message::Finish(done) => {
+                    let _ = done.send(self.finish());
+                }
+            }
+        }
+        for pair in self.pool.lock().unwrap_or_else(PoisonError::into_inner).drain().flat_map(|(_, pairs)| pairs) {
+            self.events.destroy(pair.start);
+            self.events.destroy(pair.stop);
+        }
+    }
+
+    fn begin(&mut self, devices: &[i32]) {
+        for (base, _) in std::mem::take(&mut self.bases).into_values() {
+            self.events.destroy(base);
+        }
+        let mut first_tick = None;
+        for &device in devices {
+            if self.runtime.set_device(device).is_err() {
+                continue;
+            }
+            if let Some(base) = self.events.create()
+                && self.events.record(base, 0)
+            {
+                self.events.synchronize(base);
+                let tick = self.clock.now();
+                let first = *first_tick.get_or_insert(tick);
+                self.bases.insert(device, (base, self.clock.ns_between(first, tick) as f64));
+            }
+        }
+        self.resolved.base_tick = first_tick.unwrap_or_else(|| self.clock.now());
+    }
+
+    fn resolve_complete(&mut self) {
+        while let Some(pending) = self.pending.front().copied() {
+            if !self.events.is_complete(pending.pair.stop) {
+                return;
+            }
+            self.pending.pop_front();
+            self.resolve(pending);
+        }
+    }
+
+    fn resolve(&mut self, pending: Pending) {
+        let Pending { pair, stream, work, event } = pending;
+        let Some(duration_ns) = self.events.elapsed_ns(pair.start, pair.stop).map(|ns| ns.max(0.0)) else {
+            self.resolved.untimed += 1;
+            self.free(stream.device, pair);
+            return;
+        };
+        self.resolved.timed += 1;
+        self.resolved.works.entry(work).or_default().record(duration_ns as u64);
+        let stream_use = self.resolved.streams.entry(stream).or_default();
+        stream_use.operations += 1;
+        stream_use.busy_ns += duration_ns as u64;
+        // From the stream's last work where there is one: a short distance is told more precisely than a long one, because
+        // the runtime tells it as a 32-bit float.
+        let begin_ns = match self.last.get(&stream) {
+            Some((before, ended_ns)) => {
+                let gap_ns = self.events.elapsed_ns(before.stop, pair.start).unwrap_or(0.0).max(0.0);
+                stream_use.idle_ns += gap_ns as u64;
+                stream_use.longest_gap_ns = stream_use.longest_gap_ns.max(gap_ns as u64);
+                ended_ns + gap_ns
+            }
+            None => match self.bases.get(&stream.device) {
+                Some((base, offset_ns)) => {
+                    (self.events.elapsed_ns(*base, pair.start).unwrap_or(0.0) + offset_ns).max(0.0)
+                }
+                None => 0.0,
+            },
+        };
+        if self.keep_spans {
+            self.resolved.spans.push(DeviceSpan {
+                stream,
+                work,
+                event,
+                begin_ns: begin_ns as u64,
+                duration_ns: duration_ns as u64,
+            });
+        }
+        if let Some((before, _)) = self.last.insert(stream, (pair, begin_ns + duration_ns)) {
+            self.free(stream.device, before);
+        }
+    }
+
+    fn finish(&mut self) -> Resolved {
+        while let Some(pending) = self.pending.pop_front() {
+            self.events.synchronize(pending.pair.stop);
+            self.resolve(pending);
+        }
+        for (stream, (pair, _)) in std::mem::take(&mut self.last) {
+            self.free(stream.device, pair);
+        }
+        std::mem::take(&mut self.resolved)
+    }
+
+    fn free(&self, device: i32, pair: Pair) {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default().push(pair);
+    }
+}

@@ -1,0 +1,224 @@
+//! The timed section: from the first call to the last device being idle.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+
+use hrr_format::catalogue::Api;
+
+use super::watchdog::{self, Stuck};
+use super::worker::{Sequence, Shared};
+use crate::driver::ReplayError;
+use crate::plan::Planned;
+
+/// How long the end of a stopped replay waits for threads that are still in the runtime.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the timed section came to.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// From the first call, or the first of the range, to the last device being idle.
+    pub(crate) wall: Duration,
+    /// Replaying what comes before the range.
+    pub(crate) prefix: Duration,
+    /// Whether threads are still in the runtime.
+    pub(crate) abandoned: bool,
+    /// What the watchdog found stuck.
+    pub(crate) stuck: Option<Vec<Stuck>>,
+}
+
+/// A run that is about to begin.
+pub(crate) struct Start<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    /// Yields each worker's number when its sequence has ended.
+    pub(crate) ended: &'a Receiver<u32>,
+    pub(crate) sequences: Vec<Sequence>,
+    /// The watchdog's limit.
+    pub(crate) limit: Option<Duration>,
+    /// Devices that are used, as far as that is known.
+    pub(crate) devices: &'a [i32],
+    /// Where there is a range to be measured: yields how many instructions each captured thread has before it.
+    pub(crate) range: Option<Receiver<Vec<u64>>>,
+}
+
+/// The timed section. `plan` gives what was planned once the workers have come to its end.
+pub(crate) fn execute(
+    start: Start<'_>,
+    mut plan: impl FnMut() -> Result<Planned, ReplayError>,
+) -> (Run, Result<Planned, ReplayError>) {
+    let Start { shared, ended, sequences, limit, devices, range } = start;
+    let (done, on_done) = crossbeam::channel::bounded::<()>(1);
+    let (fired, on_fired) = crossbeam::channel::bounded::<Vec<Stuck>>(1);
+    if let Some(limit) = limit {
+        let shared = Arc::clone(shared);
+        // Not joined: it ends when `done` is dropped or when it has fired.
+        std::thread::spawn(move || {
+            if let Some(stuck) = watchdog::watch(&shared, limit, &on_done) {
+                let _ = fired.send(stuck);
+            }
+        });
+    } else {
+        std::mem::forget(fired);
+    }
+    let workers = sequences.len();
+    let entered = Instant::now();
+    if range.is_none() {
+        open(shared, devices);
+    }
+    let mut begun = Instant::now();
+    let mut prefix = Duration::ZERO;
+    for sequence in sequences {
+        shared.dispatch(Box::new(sequence));
+    }
+    if let Some(range) = range {
+        match reach_range(shared, &range, &on_fired) {
+            Reached::Range if await_idle(shared, devices, limit) => open(shared, devices),
+            Reached::Range => {
+                let run = Run { wall: begun.elapsed(), abandoned: true, stuck: Some(vec![stuck_idle(limit)]), prefix };
+                shared.progress.stop();
+                return (run, plan());
+            }
+            Reached::Stuck(stuck) => {
+                shared.progress.stop();
+                return (Run { wall: begun.elapsed(), abandoned: true, stuck: Some(stuck), prefix }, plan());
+            }
+            // The replay was stopped, or there is no range: the run comes to its end by itself.
+            Reached::End => {}
+        }
+        prefix = entered.elapsed();
+        begun = Instant::now();
+        shared.progress.publish(shared.gate(), 1);
+    }
+    let stop = |stuck: Option<Vec<Stuck>>| {
+        shared.progress.stop();
+        Run { wall: begun.elapsed(), abandoned: true, stuck, prefix }
+    };
+    for _ in 0..workers {
+        crossbeam::select! {
+            recv(ended) -> worker => if worker.is_err() { return (stop(None), plan()); },
+            recv(on_fired) -> stuck => return (stop(stuck.ok()), plan()),
+        }
+    }
+    let planned = match plan() {
+        Ok(planned) => planned,
+        Err(error) => {
+            shared.progress.stop();
+            let abandoned = !runners_idle(shared);
+            return (Run { wall: begun.elapsed(), abandoned, stuck: None, prefix }, Err(error));
+        }
+    };
+    // Blocking calls that were handed off may still be on their way.
+    for (lane, &total) in planned.lane_totals.iter().enumerate() {
+        while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
+            if let Ok(stuck) = on_fired.try_recv() {
+                return (stop(Some(stuck)), Ok(planned));
+            }
+            std::thread::yield_now();
+        }
+    }
+    if shared.progress.stopped() {
+        let wall = begun.elapsed();
+        let abandoned = !runners_idle(shared);
+        return (Run { wall, abandoned, stuck: None, prefix }, Ok(planned));
+    }
+    // The timed section ends when the devices are idle.
+    if !await_idle(shared, &planned.devices, limit) {
+        return (stop(Some(vec![stuck_idle(limit)])), Ok(planned));
+    }
+    let wall = begun.elapsed();
+    drop(done);
+    shared.dismiss();
+    (Run { wall, abandoned: false, stuck: None, prefix }, Ok(planned))
+}
+
+/// The timed section begins: the devices are idle.
+fn open(shared: &Shared, devices: &[i32]) {
+    if let Some(metering) = &shared.metering {
+        if let Some(timer) = &metering.timer {
+            timer.begin(&shared.runtime, devices);
+        }
+        metering.open();
+    }
+}
+
+/// Whether the range was reached.
+enum Reached {
+    /// All calls before it have returned.
+    Range,
+    /// The replay ended before it.
+    End,
+    /// The watchdog fired.
+    Stuck(Vec<Stuck>),
+}
+
+/// Waits until every call before the range has returned.
+fn reach_range(shared: &Shared, range: &Receiver<Vec<u64>>, on_fired: &Receiver<Vec<Stuck>>) -> Reached {
+    /// Between two looks.
+    const POLL: Duration = Duration::from_micros(200);
+    let mut totals: Option<Vec<u64>> = None;
+    loop {
+        if let Ok(stuck) = on_fired.try_recv() {
+            return Reached::Stuck(stuck);
+        }
+        if shared.progress.stopped() {
+            return Reached::End;
+        }
+        match &totals {
+            Some(totals) => {
+                let there = |(lane, &total): (usize, &u64)| shared.progress.done(lane as u32) >= total;
+                if totals.iter().enumerate().all(there) {
+                    return Reached::Range;
+                }
+                std::thread::sleep(POLL);
+            }
+            None => match range.recv_timeout(POLL) {
+                Ok(found) => totals = Some(found),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Reached::End,
+            },
+        }
+    }
+}
+
+/// Waits for the devices to be idle, in a thread of its own so that the watchdog's limit can end the wait. False if it did.
+fn await_idle(shared: &Shared, devices: &[i32], limit: Option<Duration>) -> bool {
+    let (idle, on_idle) = crossbeam::channel::bounded(1);
+    let (runtime, devices) = (Arc::clone(&shared.runtime), devices.to_vec());
+    std::thread::spawn(move || {
+        for device in devices {
+            if runtime.set_device(device).is_ok() {
+                let _ = runtime.synchronize();
+            }
+        }
+        let _ = idle.send(());
+    });
+    let deadline = limit.map_or_else(crossbeam::channel::never, crossbeam::channel::after);
+    crossbeam::select! {
+        recv(on_idle) -> _ => true,
+        recv(deadline) -> _ => false,
+    }
+}
+
+fn stuck_idle(limit: Option<Duration>) -> Stuck {
+    let api = Api::by_name("hipDeviceSynchronize").map_or(0, |api| api.id);
+    Stuck { event: 0, lane: 0, api, in_call: true, stuck_for: limit.unwrap_or_default() }
+}
+
+/// Waits a while for every runner to leave the runtime.
+fn runners_idle(shared: &Shared) -> bool {
+    let deadline = Instant::now() + GRACE;
+    loop {
+        let boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: a runner that has just gone idle is seen at the next look.
+        if boards.iter().all(|board| board.event.load(Ordering::Relaxed) == 0) {
+            return true;
+        }
+        drop(boards);
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
