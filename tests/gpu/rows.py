@@ -11,7 +11,7 @@ THREADS = (1, 2, 4, 8, 16)
 LAUNCHES = {1: 300_000, 2: 200_000, 4: 120_000, 8: 80_000, 16: 40_000}
 COPY_MIB = 64
 # Two counts of copies: the difference of their walls is the copies alone, set-up (pinning, allocation) left out.
-FEW, MANY = 16, 64
+FEW, MANY = 16, 320
 # Steps, layers, iterations of the shortest kernel (about 10 us), threads, elements.
 TRANSFORMER = (60, 50, 900, 4, 4096)
 GIB = 1 << 30

@@ -73,9 +73,11 @@ double host_copies(const Options& options, std::atomic<int>& waiting) {
   const auto begin = Clock::now();
   for (int c = 0; c < copies; c++) {
     if (to_host) {
-      // Each result differs from the one before and is seen before its buffer is used again.
-      if (c >= options.buffers && c % options.buffers == 0) CHECK(hipStreamSynchronize(stream));
-      LAUNCH(mix, 1, kThreads, 0, stream, data, 3, uint32_t(c), kThreads);
+      // Results are seen before their buffers are used again, and differ from round to round.
+      if (c % options.buffers == 0) {
+        CHECK(hipStreamSynchronize(stream));
+        LAUNCH(mix, 1, kThreads, 0, stream, data, 3, uint32_t(c), kThreads);
+      }
       CHECK(hipMemcpyAsync(host[c], data, options.bytes, hipMemcpyDeviceToHost, stream));
     } else {
       CHECK(hipMemcpyAsync(data, host[c], options.bytes, hipMemcpyHostToDevice, stream));
@@ -88,7 +90,7 @@ double host_copies(const Options& options, std::atomic<int>& waiting) {
   Words expected(kThreads), got(kThreads);
   if (to_host) {
     host_iota(expected, 1);
-    for (int c = 0; c < copies; c++) host_mix(expected, 3, uint32_t(c));
+    for (int c = 0; c < copies; c += options.buffers) host_mix(expected, 3, uint32_t(c));
     got.assign(host[copies - 1], host[copies - 1] + kThreads);
   } else {
     for (int i = 0; i < kThreads; i++) expected[i] = host_word((copies - 1) % options.buffers, i);

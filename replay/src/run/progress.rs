@@ -1,21 +1,22 @@
 //! How far each captured thread has come, and waiting for it.
 //!
 //! Every captured thread has a counter in a cache line of its own, written only by the OS thread that executes it. A
-//! waiter spins briefly and then parks. The publisher must not miss a waiter that is just parking: it stores the counter
-//! and then looks for waiters, the waiter announces itself and then looks at the counter, with a sequentially consistent
-//! fence between the two steps on both sides, so at least one of them sees the other.
+//! waiter spins briefly and then parks, and leaves the count it waits for: a thread that waits for something far ahead is
+//! woken once, not at every call on the way. The publisher must not miss a waiter that is just parking: it stores the
+//! counter and then looks at what is waited for, the waiter announces that and then looks at the counter, with a
+//! sequentially consistent fence between the two steps on both sides, so at least one of them sees the other.
 
 use crossbeam::utils::CachePadded;
 
 #[cfg(loom)]
 use loom::sync::{
     Condvar, Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 use std::sync::{
     Condvar, Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
 };
 
 /// Turns of spinning before a waiter parks: a few microseconds, the cost of waking a thread.
@@ -24,13 +25,17 @@ const SPINS: u32 = 4000;
 #[cfg(loom)]
 const SPINS: u32 = 1;
 
+/// Nobody waits: no count is as large.
+const NOBODY: u64 = u64::MAX;
+
 /// Progress of one captured thread.
 #[derive(Debug)]
 struct Lane {
     /// Instructions done.
     done: AtomicU64,
-    /// OS threads parked, or about to park, on this lane.
-    waiters: AtomicU32,
+    /// Smallest count that a parked OS thread, or one about to park, waits for; [`NOBODY`] for none. Written with
+    /// `parking` held.
+    wanted: AtomicU64,
     parking: Mutex<()>,
     moved: Condvar,
 }
@@ -47,7 +52,7 @@ impl Progress {
     pub(crate) fn new(lanes: usize) -> Self {
         let lane = || Lane {
             done: AtomicU64::new(0),
-            waiters: AtomicU32::new(0),
+            wanted: AtomicU64::new(NOBODY),
             parking: Mutex::new(()),
             moved: Condvar::new(),
         };
@@ -60,9 +65,9 @@ impl Progress {
         let lane = &self.lanes[lane as usize];
         // Release: what the call did (slots, host memory) happens before what follows a wait that sees the count.
         lane.done.store(count, Ordering::Release);
-        // Pairs with the fence in `park`: either this load sees the waiter, or the waiter sees the count.
+        // Pairs with the fence in `park`: either this load sees what the waiter wants, or the waiter sees the count.
         fence(Ordering::SeqCst);
-        if lane.waiters.load(Ordering::Relaxed) != 0 {
+        if count >= lane.wanted.load(Ordering::Relaxed) {
             Self::wake(lane);
         }
     }
@@ -70,8 +75,11 @@ impl Progress {
     #[cold]
     fn wake(lane: &Lane) {
         // Taking the lock orders this notification after the waiter's decision to sleep.
-        drop(lane.parking.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let guard = lane.parking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Relaxed: written under the lock only. Those who wait for more announce it again before they sleep again.
+        lane.wanted.store(NOBODY, Ordering::Relaxed);
         lane.moved.notify_all();
+        drop(guard);
     }
 
     /// How many instructions `lane` has done.
@@ -112,23 +120,20 @@ impl Progress {
     fn park(&self, number: u32, count: u64) -> bool {
         let lane = &self.lanes[number as usize];
         let mut guard = lane.parking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Relaxed: ordered by the fence that follows.
-        lane.waiters.fetch_add(1, Ordering::Relaxed);
-        // Pairs with the fence in `publish`.
-        fence(Ordering::SeqCst);
-        let reached = loop {
+        loop {
+            // Relaxed: written under the lock only, and ordered by the fence that follows.
+            let wanted = lane.wanted.load(Ordering::Relaxed);
+            lane.wanted.store(wanted.min(count), Ordering::Relaxed);
+            // Pairs with the fence in `publish`.
+            fence(Ordering::SeqCst);
             if self.done(number) >= count {
-                break true;
+                return true;
             }
             if self.stopped() {
-                break false;
+                return false;
             }
             guard = lane.moved.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
-        };
-        // Relaxed: a publisher that still sees the old count only takes the lock once more than needed.
-        lane.waiters.fetch_sub(1, Ordering::Relaxed);
-        drop(guard);
-        reached
+        }
     }
 
     /// Whether the replay was stopped.
@@ -145,7 +150,7 @@ impl Progress {
         // As in `publish`: a waiter that does not see the flag is seen here.
         fence(Ordering::SeqCst);
         for lane in &self.lanes {
-            if lane.waiters.load(Ordering::Relaxed) != 0 {
+            if lane.wanted.load(Ordering::Relaxed) != NOBODY {
                 Self::wake(lane);
             }
         }
@@ -173,6 +178,25 @@ mod tests {
             assert!(progress.wait(1, round));
         }
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn waits_for_different_counts_each_end_at_theirs() {
+        let progress = Arc::new(Progress::new(1));
+        let waiters: Vec<_> = [30_u64, 10, 20]
+            .map(|count| {
+                let progress = Arc::clone(&progress);
+                std::thread::spawn(move || progress.wait(0, count).then(|| progress.done(0) >= count))
+            })
+            .into();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(progress.lanes[0].wanted.load(Ordering::Relaxed), 10, "the nearest count is announced");
+        for count in 1..=30 {
+            progress.publish(0, count);
+        }
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), Some(true));
+        }
     }
 
     #[test]

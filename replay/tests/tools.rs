@@ -1,0 +1,116 @@
+//! `hrr-playback` as a user runs it on archives: `--verify`, `--repair`, `--pack`, `--unpack`, and the filters of `--info`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use hrr_format::archive::{process_dir, stream_path};
+use hrr_format::archive_writer::ArchiveWriter;
+use hrr_format::catalogue::Api;
+use hrr_format::record::{BlobRef, SectionTag};
+use hrr_format::record_builder::RecordBuilder;
+use hrr_format::stream_file::ContentsMode;
+
+fn row(name: &str) -> &'static Api {
+    Api::by_name(name).unwrap()
+}
+
+fn writer(root: &Path, pid: u64) -> ArchiveWriter {
+    let mut writer = ArchiveWriter::create(&process_dir(root, pid), pid, ContentsMode::Contents).unwrap();
+    writer.blob(0, b"contents").unwrap();
+    let reference = BlobRef { number: 0, size_bytes: 8 };
+    let records = [
+        RecordBuilder::new(row("hipInit").id, &[0]).ticks(1, 2).build(),
+        RecordBuilder::new(row("hipMemcpy").id, &[1, 2, 8, 1])
+            .ticks(3, 4)
+            .blob(SectionTag::BlobIn, 1, reference)
+            .build(),
+    ];
+    writer.stream(0, pid, "main", &records).unwrap();
+    writer
+}
+
+fn playback(arguments: &[&str]) -> (i32, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_hrr-playback")).args(arguments).output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(!text.contains("panicked"), "{text}");
+    (status.code().unwrap(), text)
+}
+
+#[track_caller]
+fn expect(arguments: &[&str], code: i32, words: &[&str]) -> String {
+    let (found, text) = playback(arguments);
+    assert_eq!(found, code, "{arguments:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in {text}");
+    }
+    text
+}
+
+#[test]
+fn a_root_is_verified_damaged_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap();
+    writer(dir.path(), 7).finish().unwrap();
+    writer(dir.path(), 8).finish().unwrap();
+    expect(&["--verify", root], 0, &["pid-7: good", "pid-8: good", "[HRR] VERIFIED"]);
+
+    let path = stream_path(&process_dir(dir.path(), 8), 0);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+    expect(&["--verify", root], 1, &["pid-7: good", "pid-8: ", "fault", "0.evs", "[HRR] NOT VERIFIED"]);
+    expect(&["--repair", root], 0, &["pid-7: clean", "pid-8: repaired: 0.evs is cut at byte", "kept in repair-0.evs-"]);
+    expect(&["--repair", root], 0, &["pid-7: clean", "pid-8: clean", "manifest.json: clean"]);
+    expect(&["--verify", root], 0, &["[HRR] VERIFIED"]);
+    let process = process_dir(dir.path(), 8);
+    expect(&[process.to_str().unwrap(), "--info"], 0, &["Complete     : repaired", "Events       : 1 "]);
+}
+
+#[test]
+fn a_packed_archive_is_inspected_in_place_and_unpacked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, file, target) = (dir.path().join("a.hrr"), dir.path().join("a.hrrz"), dir.path().join("b.hrr"));
+    let [root_text, file_text, target_text] = [&root, &file, &target].map(|path| path.to_str().unwrap());
+    writer(&root, 7).finish().unwrap();
+    expect(&["--pack", root_text, file_text], 0, &["Packed ", "a.hrrz"]);
+    expect(&["--verify", file_text], 0, &["pid-7: good", "[HRR] VERIFIED"]);
+    let info = expect(&[file_text, "--info", "--events"], 0, &["hipMemcpy(", "<blob 0, 8 bytes>"]);
+    let of_directory = expect(&[root_text, "--info", "--events"], 0, &[]);
+    let tail = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(tail(&info), tail(&of_directory));
+    expect(&["--repair", file_text], 1, &["unpack it first with --unpack"]);
+    expect(&["--unpack", file_text, target_text], 0, &["Unpacked "]);
+    assert_eq!(
+        fs::read(stream_path(&process_dir(&target, 7), 0)).unwrap(),
+        fs::read(stream_path(&process_dir(&root, 7), 0)).unwrap()
+    );
+    expect(&["--unpack", file_text, target_text], 1, &["b.hrr"]);
+
+    let mut bytes = fs::read(&file).unwrap();
+    let end = bytes.len();
+    bytes[end - 30] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    expect(&["--verify", file_text], 1, &["its hash differs"]);
+    expect(&[file_text, "--info"], 1, &["a.hrrz is damaged at byte"]);
+}
+
+#[test]
+fn listings_are_filtered_and_tables_written() {
+    let dir = tempfile::tempdir().unwrap();
+    writer(dir.path(), 7).finish().unwrap();
+    let root = dir.path().to_str().unwrap();
+    let csv = dir.path().join("tables");
+    let csv_text = csv.to_str().unwrap();
+    let text = expect(&[root, "--info", "--events", "--api", "*Memcpy*", "--csv", csv_text], 0, &["hipMemcpy("]);
+    assert!(!text.contains("hipInit("), "{text}");
+    assert_eq!(fs::read_to_string(csv.join("7_hip_api_trace.csv")).unwrap().lines().count(), 2);
+    let text = expect(&[root, "--info", "--events", "--range", "0..1"], 0, &["hipInit("]);
+    assert!(!text.contains("hipMemcpy("), "{text}");
+    let text = expect(&[root, "--info", "--events", "--thread", "5"], 0, &[]);
+    assert!(!text.contains("hipInit("), "{text}");
+    expect(&[root, "--info", "--events", "--range", "x"], 1, &["no event number"]);
+    expect(&[root, "--range", "0..1"], 1, &["--info"]);
+    expect(&["--pack", root], 1, &["TARGET"]);
+    expect(&["--pack", "--unpack", root, csv_text], 1, &["cannot be used with"]);
+}
