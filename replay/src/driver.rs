@@ -146,6 +146,8 @@ pub struct Outcome {
     pub placement: String,
     /// Where device memory came to lie.
     pub memory: MemoryOutcome,
+    /// Calls that were issued.
+    pub issued: u64,
     /// Launches left out by the kernel filter.
     pub filtered: u64,
     /// Launches of replaced kernels.
@@ -337,6 +339,7 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
         },
+        issued: planned.issued,
         filtered: planned.filtered,
         replaced: planned.replaced,
         untranslated_lines: planned.untranslated_lines.clone(),

@@ -80,6 +80,11 @@ pub fn summary(outcome: &Outcome) -> String {
         let _ = writeln!(text, "[HRR] Teardown : {:.1} ms", teardown.as_secs_f64() * 1e3);
     }
     let _ = writeln!(text, "[HRR] Threads used : {}", outcome.workers);
+    let _ = writeln!(
+        text,
+        "[HRR] Calls     : {} issued, {} skipped because they have no effect here",
+        outcome.issued, outcome.skipped
+    );
     let _ = writeln!(text, "[HRR] Kernels launched: {}", outcome.kernels);
     let _ = writeln!(text, "[HRR] Graphs launched : {}", outcome.graphs);
     if let Some(gpu) = outcome.gpu {

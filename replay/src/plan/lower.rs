@@ -132,6 +132,7 @@ impl<'a> Planner<'a> {
                 Role::Destroy(kind) => {
                     // A call that failed to end it has changed nothing.
                     let how = if call.succeeded() { Use::Ends } else { Use::Reads };
+                    let how = if self.objects.is_retained(kind, value) { Use::Changes } else { how };
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                     if call.succeeded() {
                         self.objects.retire(kind, value);
@@ -313,7 +314,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The slot of a live handle; `None` where the call failed at capture over a handle that was nothing.
-    fn live_handle(
+    pub(crate) fn live_handle(
         &mut self,
         call: &Call<'_>,
         lowering: &mut Lowering,
@@ -405,6 +406,9 @@ impl<'a> Planner<'a> {
         }
         if !fresh && let Some(handle) = self.objects.handle(kind, recorded) {
             lowering.facts.uses.push((handle.object, Use::Reads));
+            if call.api.name == "hipMemRetainAllocationHandle" {
+                self.objects.retain(kind, recorded);
+            }
             return;
         }
         let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
@@ -772,18 +776,13 @@ impl<'a> Planner<'a> {
         if !bytes.len().is_multiple_of(stride) {
             return Err(Refusal::Section { param: param.name, found_bytes: bytes.len(), expected_bytes: stride });
         }
-        for (position, element) in bytes.chunks_exact(stride).enumerate() {
-            // SAFETY: `position * stride` is below the length copied.
-            let base = unsafe { place.add(position * stride) };
-            for field in layout.fields.iter().filter(|field| field.when.is_none_or(|when| when.holds(element))) {
-                self.lower_field(call, chunk, draft, lowering, number, (layout, field), element, base)?;
-            }
-        }
-        Ok(())
+        // The structs themselves are the first section of the walk.
+        lowering.used.push((SectionTag::In, number));
+        self.lower_elements(call, chunk, draft, lowering, number, layout, bytes, place)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one argument each for what a field is made of")]
-    fn lower_field(
+    pub(crate) fn lower_field(
         &mut self,
         call: &Call<'a>,
         chunk: &mut Chunk,
@@ -809,7 +808,31 @@ impl<'a> Planner<'a> {
             // SAFETY: as above; struct fields may be unaligned in an array of structs.
             unsafe { target.write_unaligned(value) };
         };
-        if value == 0 {
+        if let Some(nested) = self.lower_nested(call, chunk, draft, lowering, number, field, element)? {
+            write(nested);
+            return Ok(());
+        }
+        if let Role::Get(kind) | Role::Create(kind) = field.role {
+            let recorded = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
+            write(0);
+            let fresh = matches!(field.role, Role::Create(_));
+            self.lower_new_handle(call, draft, lowering, target, kind, recorded, fresh);
+            return Ok(());
+        }
+        if let Role::NewDevice(_) | Role::GetDevice(_) = field.role {
+            let after = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
+            write(0);
+            if call.succeeded() && after != 0 {
+                let inputs = RecordInputs { api: call.api, record: &call.record, fields: element };
+                let size = match field.role {
+                    Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
+                    _ => None,
+                };
+                self.define_memory(draft, lowering, target, after, size, Space::Device, None);
+            }
+            return Ok(());
+        }
+        if value == 0 || matches!(field.role, Role::Out(_)) {
             return Ok(());
         }
         match field.role {
@@ -858,18 +881,6 @@ impl<'a> Planner<'a> {
             Role::KernelParams | Role::Extra => {
                 let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
                 write(address);
-            }
-            Role::NewDevice(_) | Role::GetDevice(_) => {
-                let after = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
-                write(0);
-                if call.succeeded() && after != 0 {
-                    let inputs = RecordInputs { api: call.api, record: &call.record, fields: element };
-                    let size = match field.role {
-                        Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
-                        _ => None,
-                    };
-                    self.define_memory(draft, lowering, target, after, size, Space::Device, None);
-                }
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
         }

@@ -5,6 +5,7 @@
 //! * [`address`]: which allocation an address lies in
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
+//! * [`nested`]: what structs point to
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
@@ -26,6 +27,7 @@ pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod lower;
+pub(crate) mod nested;
 pub(crate) mod objects;
 pub mod order;
 pub(crate) mod placed;
@@ -160,6 +162,8 @@ pub(crate) struct Planned {
     pub(crate) over_budget: u64,
     /// Devices that captured threads use, as they are here.
     pub(crate) devices: Vec<i32>,
+    /// Calls that are issued.
+    pub(crate) issued: u64,
     /// Device allocations that lie at their recorded addresses.
     pub(crate) placed: u64,
     /// Device allocations that do not.
@@ -554,6 +558,7 @@ impl<'a> Planner<'a> {
         let mut chunk = self.chunks[worker].take().unwrap_or_default();
         let result = self.emit(&call, &mut chunk, blocks_others);
         self.chunks[worker] = Some(chunk);
+        self.planned.issued += u64::from(result.is_ok());
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
             self.lanes[lane as usize].last_error_unknown = true;

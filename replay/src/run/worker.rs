@@ -15,9 +15,9 @@ use hrr_format::catalogue::APIS;
 
 use super::progress::Progress;
 use crate::chaos::Chaos;
-use crate::report::meter::{Meter, Metering};
 use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
 use crate::plan::bounds::NOWHERE;
+use crate::report::meter::{Meter, Metering};
 use crate::runtime::Runtime;
 use crate::thunk::{Outcome, THUNKS};
 
@@ -190,12 +190,10 @@ impl Shared {
         let shared = self.me.get().and_then(std::sync::Weak::upgrade);
         // Relaxed: only a name.
         let number = self.runners.fetch_add(1, Ordering::Relaxed);
-        let body = move || {
-            match shared {
-                Some(shared) if shared.metering.is_some() => Runner::<true>::new(shared, receiver).run(),
-                Some(shared) => Runner::<false>::new(shared, receiver).run(),
-                None => {}
-            }
+        let body = move || match shared {
+            Some(shared) if shared.metering.is_some() => Runner::<true>::new(shared, receiver).run(),
+            Some(shared) => Runner::<false>::new(shared, receiver).run(),
+            None => {}
         };
         if let Err(error) = std::thread::Builder::new().name(format!("hrr-{number}")).spawn(body) {
             tracing::error!("cannot start a worker thread: {error}");
@@ -243,7 +241,17 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         boards.push(Arc::clone(&board));
         let chaos = shared.chaos.fork(boards.len() as u64);
         drop(boards);
-        Runner { shared, sequences, board, device: 0, meter: Box::default(), beside: false, chaos, kernels: 0, graphs: 0 }
+        Runner {
+            shared,
+            sequences,
+            board,
+            device: 0,
+            meter: Box::default(),
+            beside: false,
+            chaos,
+            kernels: 0,
+            graphs: 0,
+        }
     }
 
     fn run(mut self) {
