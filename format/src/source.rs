@@ -114,14 +114,6 @@ impl Source {
         }
     }
 
-    /// Whether there is anything at a path.
-    pub(crate) fn exists(&self, path: &Path) -> bool {
-        match self {
-            Source::Directory => path.exists(),
-            Source::Packed(packed) => self.is_dir(path) || Self::content_of(packed, path).is_ok(),
-        }
-    }
-
     /// Names below a directory of a packed archive, relative to it.
     fn children<'a>(packed: &'a PackedFile, path: &Path) -> Option<impl Iterator<Item = &'a str>> {
         let prefix = match Self::name(packed, path)? {

@@ -17,6 +17,7 @@ use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::Annotate;
 use crate::plan::error::PlanError;
 use crate::plan::kernel_choice::Replaced;
+use crate::plan::escort::TriagePlan;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
@@ -24,10 +25,14 @@ use crate::repeat::Kept;
 use crate::report::gpu_timer::{GpuTimer, Resolved};
 use crate::report::meter::{Measured, Metering};
 use crate::run::section::{Run, Start, execute};
+use crate::run::watchdog::Watch;
 use crate::run::worker::Settings;
 use crate::run::{Failure, Sequence, Shared, start};
 use crate::runtime::Runtime;
 use crate::topology::{self, Placement};
+use crate::triage::diagnosis::Phase;
+use crate::triage::own_calls;
+use crate::triage::trace::Live;
 use crate::validate::{Divergence, Validation, Verdict};
 
 /// What all runs of a replay have in common.
@@ -45,6 +50,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) memory: Arc<placement::Placement>,
     pub(crate) timer: Option<Arc<GpuTimer>>,
     metering: Option<Arc<Metering>>,
+    live: Option<Arc<Live>>,
+    watch: Option<&'a Watch<'a>>,
 }
 
 /// A plan of which everything was planned before it ran, or nothing is kept.
@@ -78,6 +85,8 @@ impl<'a> Campaign<'a> {
         archive: &'a Archive,
         runtime: &'a Arc<Runtime>,
         options: &'a ReplayOptions,
+        live: Option<Arc<Live>>,
+        watch: Option<&'a Watch<'a>>,
     ) -> Result<Self, ReplayError> {
         let tolerance = Tolerance::from_env()?;
         let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
@@ -122,6 +131,8 @@ impl<'a> Campaign<'a> {
             memory: Arc::new(memory),
             timer,
             metering,
+            live,
+            watch,
         })
     }
 
@@ -147,7 +158,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn start_runners(&self) -> (Arc<Shared>, Receiver<u32>) {
-        start(Settings {
+        let (shared, ended) = start(Settings {
             runtime: Arc::clone(self.runtime),
             lanes: self.lanes(),
             multiplexed: self.assignment.multiplexed(),
@@ -155,7 +166,27 @@ impl<'a> Campaign<'a> {
             cores: self.placement.cores.clone(),
             chaos: Chaos::from_env(),
             metering: self.metering.clone(),
-        })
+        });
+        if let Some(watch) = self.watch {
+            watch.watch_runners(&shared, &self.assignment.worker_of);
+        }
+        (shared, ended)
+    }
+
+    fn phase(&self, phase: Phase) {
+        if let Some(watch) = self.watch {
+            watch.phase(phase);
+        }
+    }
+
+    fn triage_plan(&self) -> TriagePlan<'a> {
+        TriagePlan {
+            options: self.options.triage,
+            marks: self.watch.and_then(|watch| watch.marks.clone()),
+            index: self.watch.map(|watch| Arc::clone(&watch.index)),
+            live: self.live.clone(),
+            ..TriagePlan::default()
+        }
     }
 
     fn spares(&self) -> usize {
@@ -171,6 +202,7 @@ impl<'a> Campaign<'a> {
             divergence: self.divergence,
             unordered: self.options.order == OrderMode::Program && self.lanes() > 1,
             cut: self.options.range.is_some(),
+            live: self.live.clone(),
         }
     }
 
@@ -212,6 +244,7 @@ impl<'a> Campaign<'a> {
             choices,
             placement: Arc::clone(&self.memory),
             replaced,
+            triage: self.triage_plan(),
         });
         let (inboxes, sequences) = self.inboxes();
         let (shared, ended) = self.start_runners();
@@ -230,6 +263,7 @@ impl<'a> Campaign<'a> {
                 range_start: None,
             };
             let plan = scope.spawn(move || {
+                let _watched = own_calls::enter_work("planning and staging");
                 let result = planner.run(&mut delivery).map(|()| std::mem::take(&mut planner.planned));
                 planner.no_more_checks();
                 let kept = delivery.kept.take().map(|chunks| Kept::new(planner, chunks, delivery.range_start.take()));
@@ -278,7 +312,7 @@ impl<'a> Campaign<'a> {
                 shared: &shared,
                 ended: &ended,
                 sequences,
-                limit: self.options.watchdog,
+                phase: &|phase| self.phase(phase),
                 devices: &devices,
                 range: self.options.range.is_some().then_some(on_range),
             };
@@ -339,7 +373,7 @@ impl<'a> Campaign<'a> {
             shared: &shared,
             ended: &ended,
             sequences,
-            limit: self.options.watchdog,
+            phase: &|phase| self.phase(phase),
             devices: &devices,
             range: self.options.range.is_some().then_some(on_range),
         };
@@ -369,8 +403,7 @@ impl<'a> Campaign<'a> {
             over.store(true, Ordering::Release);
             let verdict = match beside {
                 Some(thread) => thread.join().unwrap_or_default(),
-                None if run.stuck.is_none() => validation.run(&shared.progress, &over),
-                None => Verdict::default(),
+                None => validation.run(&shared.progress, &over),
             };
             (run, planned, verdict)
         })
@@ -378,7 +411,8 @@ impl<'a> Campaign<'a> {
 
     /// Collects what a run left, and destroys what the archive leaves alive.
     fn finish(&self, session: &mut Session<'a>, shared: &Shared, run: Run, verdict: Verdict, reset: Duration) -> Ran {
-        let complete = !run.abandoned && run.stuck.is_none();
+        self.phase(Phase::TearDown);
+        let complete = !run.abandoned;
         let measured = self.metering.as_ref().filter(|_| complete).map(|metering| metering.collect());
         let resolved = self.timer.as_ref().filter(|_| complete).map(|timer| timer.finish());
         let again = self.options.runs() > 1 || self.options.measure.any();

@@ -22,17 +22,11 @@ pub struct Choices {
     pub kernel_filter: Option<String>,
     /// Kernels that are launched in place of recorded ones.
     pub replacements: Vec<Replacement>,
-    /// Calls that only wait for a stream or the device are left out.
-    pub skip_device_sync: Option<SkipSync>,
     /// Every pointer that lies in nothing live is named.
     pub warn_untranslated: Option<WarnUntranslated>,
     /// What new device memory is like.
     pub new_memory: NewMemory,
 }
-
-/// Leaves `hipDeviceSynchronize` and `hipStreamSynchronize` out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SkipSync;
 
 /// Names pointers that do not translate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

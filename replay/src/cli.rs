@@ -9,19 +9,24 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use hrr_format::archive::Archive;
+use hrr_format::upstream::write::Lossy;
 
-use crate::choices::{Choices, NewMemory, Replacement, SkipSync, WarnUntranslated};
+use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
 use crate::device_map::DeviceMap;
+use crate::convert::run_convert;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
+use crate::processes::{self, Rank};
 use crate::report::options::{Measure, Pace};
+use crate::run::watchdog;
 use crate::runtime::Runtime;
 use crate::summary;
 use crate::tools::{self, State};
 use crate::topology::PinPolicy;
+use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +34,8 @@ Examples:
   hrr-playback capture.hrr --threads 4           replay on four worker threads
   hrr-playback capture.hrr --hip-lib /opt/rocm-7.1/lib/libamdhip64.so
   hrr-playback capture.hrr --sync-watchdog-ms 5000
+  hrr-playback capture.hrr --all-processes       every recorded process, at the same time
+  srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
@@ -46,6 +53,14 @@ struct Arguments {
     /// Worker threads that issue calls; 0 = one per captured thread
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Replay")]
     threads: usize,
+
+    /// Replay every process of the archive at the same time, each in a process of its own
+    #[arg(long, conflicts_with_all = ["rank", "info", "action"], help_heading = "Replay")]
+    all_processes: bool,
+
+    /// Replay, or inspect, the process that had this rank; `own`: the one that a launcher gave this process
+    #[arg(long, value_name = "N", help_heading = "Replay")]
+    rank: Option<Rank>,
 
     /// One worker per captured thread: the same as --threads 0
     #[arg(long, conflicts_with = "threads", help_heading = "Replay")]
@@ -84,10 +99,6 @@ struct Arguments {
     #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
     replace_kernel: Vec<Replacement>,
 
-    /// Leave hipDeviceSynchronize and hipStreamSynchronize out
-    #[arg(long, help_heading = "Replay")]
-    skip_device_sync: bool,
-
     /// Name every kernel pointer argument that lies in no live allocation
     #[arg(long, help_heading = "Replay")]
     warn_untranslated_args: bool,
@@ -125,9 +136,61 @@ struct Arguments {
     #[arg(long, help_heading = "Replay")]
     continue_on_error: bool,
 
-    /// Give up with exit code 124 when a call or wait takes longer; 0 = never
-    #[arg(long, value_name = "MS", default_value_t = 0, help_heading = "Triage")]
+    /// Print what hangs and exit with 124 when a call or wait takes longer; 0 = never. Records an event behind each enqueue,
+    /// to tell how far each stream has come
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_SYNC_WATCHDOG_MS",
+        help_heading = "Triage"
+    )]
     sync_watchdog_ms: u64,
+
+    /// When the watchdog fires: write the diagnosis to FILE, as JSON
+    #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
+    triage: Option<PathBuf>,
+
+    /// Wait for the device after each kernel and graph launch
+    #[arg(long, help_heading = "Triage")]
+    sync_after_launch: bool,
+
+    /// Wait for the device after every call
+    #[arg(long, help_heading = "Triage")]
+    sync_after_event: bool,
+
+    /// Leave out the program's hipDeviceSynchronize and hipStreamSynchronize, and compare results at the end; what the program
+    /// ordered by them may come out different
+    #[arg(long, conflicts_with_all = ["sync_after_launch", "sync_after_event"], help_heading = "Triage")]
+    skip_device_sync: bool,
+
+    /// Print each kernel and graph launch before it is made
+    #[arg(long, help_heading = "Triage")]
+    trace_kernels: bool,
+
+    /// Print each call that waits, before it is made and when it has returned
+    #[arg(long, help_heading = "Triage")]
+    trace_sync: bool,
+
+    /// Print a progress line after every N kernels; 0 = never
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_PROGRESS_KERNELS",
+        help_heading = "Triage"
+    )]
+    progress_kernels: u64,
+
+    /// Print a progress line every S seconds; 0 = never
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0,
+        env = "HIP_HRR_REPLAY_PROGRESS_SECONDS",
+        help_heading = "Triage"
+    )]
+    progress_seconds: u64,
 
     /// Print what was recorded and exit; needs no HIP runtime
     #[arg(long, help_heading = "Inspection")]
@@ -169,7 +232,16 @@ struct Arguments {
     #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
     unpack: bool,
 
-    /// With --pack and --unpack: the file or directory to make
+    /// Convert the archive, into a new directory TARGET: one of AMD's in-tree HRR to a native one, a native one to the in-tree
+    /// format, version 8
+    #[arg(long, group = "action", requires = "target", help_heading = "Archives")]
+    convert: bool,
+
+    /// With --convert: write what the in-tree format can hold, and list what is lost
+    #[arg(long, requires = "convert", help_heading = "Archives")]
+    lossy: bool,
+
+    /// With --pack, --unpack and --convert: the file or directory to make
     #[arg(value_name = "TARGET", requires = "action", help_heading = "Archives")]
     target: Option<PathBuf>,
 
@@ -225,6 +297,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    let chosen = match (arguments.rank, arguments.all_processes) {
+        (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
+        (None, true) => processes::assigned(path),
+        (None, false) => None,
+    };
+    if arguments.all_processes && chosen.is_none() {
+        let code = processes::replay_all(path, &mut std::io::stdout()).map_err(|error| error.to_string())?;
+        return Ok(ExitCode::from(code));
+    }
+    let path = chosen.as_deref().unwrap_or(path);
     if arguments.info {
         return info(path, arguments);
     }
@@ -235,21 +317,27 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for warning in archive.warnings() {
         eprintln!("[HRR] warning: {warning}");
     }
-    let runtime = Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?);
     let choices = Choices {
         devices: arguments.device_map.clone().unwrap_or_default(),
         placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
         kernel_filter: arguments.kernel_filter.clone(),
         replacements: arguments.replace_kernel.clone(),
-        skip_device_sync: arguments.skip_device_sync.then_some(SkipSync),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
         new_memory: NewMemory::from_env()?,
+    };
+    let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
+    let on_hang = hang_handler(arguments);
+    let runtime = {
+        let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));
+        Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?)
     };
     let options = ReplayOptions {
         threads: arguments.threads,
         order: arguments.order.into(),
         pin: arguments.pin.clone(),
-        watchdog: (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms)),
+        watchdog: limit,
+        on_hang: on_hang.clone(),
+        triage: triage_options(arguments),
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         choices,
@@ -265,6 +353,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+        processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
     for line in &outcome.untranslated_lines {
@@ -273,13 +362,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }
-    if let Some(watchdog) = &outcome.watchdog {
-        eprint!("{watchdog}");
-    }
     print_all(&summary::summary(&outcome));
     let mut code = outcome.exit_code();
-    if let Some(path) = &arguments.report
-        && let Err(error) = outcome.report.write(path)
+    let report = arguments.report.as_ref().map(|report| match arguments.all_processes {
+        true => processes::of_process(report, path),
+        false => report.clone(),
+    });
+    if let Some(report) = &report
+        && let Err(error) = outcome.report.write(report)
     {
         eprintln!("[HRR] failed to write the report: {error}");
         code = code.max(1);
@@ -290,7 +380,43 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         // SAFETY: `_exit` ends the process at once, without running anything.
         unsafe { libc::_exit(code) };
     }
+    if let Some(limit) = limit {
+        // The runtime's own end, which comes when `main` has returned.
+        std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
+    }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Prints the diagnosis, and writes it where it was asked for.
+fn hang_handler(arguments: &Arguments) -> HangHandler {
+    let file = arguments.triage.clone();
+    HangHandler::new(move |diagnosis| {
+        let mut err = std::io::stderr().lock();
+        let _ = err.write_all(diagnosis.to_string().as_bytes());
+        let Some(file) = &file else { return };
+        let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
+        if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
+            let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
+        }
+    })
+}
+
+fn triage_options(arguments: &Arguments) -> TriageOptions {
+    // As upstream names them: any value but 0 turns one on.
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let tracing = |wanted: bool| if wanted { Tracing::On } else { Tracing::Off };
+    TriageOptions {
+        sync_after: match (arguments.sync_after_event, arguments.sync_after_launch) {
+            (true, _) => SyncAfter::Events,
+            (_, true) => SyncAfter::Launches,
+            _ => SyncAfter::Nothing,
+        },
+        device_syncs: if arguments.skip_device_sync { DeviceSyncs::Skipped } else { DeviceSyncs::Replayed },
+        trace_kernels: tracing(arguments.trace_kernels || set("HIP_HRR_REPLAY_TRACE_KERNELS")),
+        trace_sync: tracing(arguments.trace_sync || set("HIP_HRR_REPLAY_TRACE_SYNC")),
+        progress_kernels: arguments.progress_kernels,
+        progress_every: (arguments.progress_seconds > 0).then(|| Duration::from_secs(arguments.progress_seconds)),
+    }
 }
 
 /// A quarter of the machine's memory.
@@ -333,6 +459,10 @@ fn archive_tool(path: &Path, arguments: &Arguments) -> Option<Result<ExitCode, S
         tools::run_pack(path, target, &mut out).map(|()| State::Good)
     } else if arguments.unpack {
         tools::run_unpack(path, target, &mut out).map(|()| State::Good)
+    } else if arguments.convert {
+        let lossy = if arguments.lossy { Lossy::Accept } else { Lossy::Refuse };
+        let converted = run_convert(path, target, lossy, &mut out);
+        return Some(converted.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string()));
     } else {
         return None;
     };

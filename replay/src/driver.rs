@@ -18,10 +18,12 @@ use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::options::{Measure, Pace};
-use crate::run::watchdog;
+use crate::run::watchdog::Watch;
 use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::topology::PinPolicy;
+use crate::triage::trace::Live;
+use crate::triage::{HangHandler, TriageOptions};
 use crate::validate::Verdict;
 
 /// How to replay.
@@ -33,8 +35,12 @@ pub struct ReplayOptions {
     pub order: OrderMode,
     /// Which cores workers run on.
     pub pin: PinPolicy,
-    /// How long any call or wait may take.
+    /// How long any call or wait may take; the process ends with exit code 124 when one takes longer.
     pub watchdog: Option<Duration>,
+    /// What is told then.
+    pub on_hang: HangHandler,
+    /// Aids for finding out where a replay goes wrong.
+    pub triage: TriageOptions,
     /// Whether to go on after a failed call.
     pub continue_on_error: bool,
     /// Host memory that plan and staging may take, in bytes: an archive that needs less is planned and staged whole
@@ -158,8 +164,6 @@ pub struct Outcome {
     pub staged_bytes: (u64, u64),
     /// Whether threads are still in the runtime: the process must end without waiting for them.
     pub abandoned: bool,
-    /// Set when the watchdog fired: one line per stuck worker.
-    pub watchdog: Option<String>,
     /// Repetitions that are reported; `wall` is their median.
     pub repetitions: usize,
     /// Destroying what the archive leaves alive, after a repetition: the median; `None` where that was not done.
@@ -177,9 +181,7 @@ pub struct Outcome {
 impl Outcome {
     /// The exit code that stands for it.
     pub fn exit_code(&self) -> i32 {
-        if self.watchdog.is_some() {
-            124
-        } else if self.verdict.diverged {
+        if self.verdict.diverged {
             2
         } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() {
             1
@@ -241,8 +243,33 @@ pub fn replay(
     options: &ReplayOptions,
     on_prepared: impl FnOnce(&Prepared<'_>),
 ) -> Result<Outcome, ReplayError> {
+    let live = live(archive, options);
+    let _progress_lines =
+        live.as_ref().zip(options.triage.progress_every).map(|(live, every)| print_progress(live, every));
+    let Some(limit) = options.watchdog else {
+        return replay_watched(archive, runtime, options, on_prepared, live, None);
+    };
+    let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
+    let (alive, over) = crossbeam::channel::bounded(0);
+    std::thread::scope(|scope| {
+        let watch = &watch;
+        scope.spawn(move || watch.watch(&over));
+        // Dropped when the replay is over and everything it used is given back.
+        let _alive: crossbeam::channel::Sender<()> = alive;
+        replay_watched(archive, runtime, options, on_prepared, live, Some(watch))
+    })
+}
+
+fn replay_watched<'a>(
+    archive: &'a Archive,
+    runtime: &'a Arc<Runtime>,
+    options: &'a ReplayOptions,
+    on_prepared: impl FnOnce(&Prepared<'_>),
+    live: Option<Arc<Live>>,
+    watch: Option<&'a Watch<'a>>,
+) -> Result<Outcome, ReplayError> {
     check_streams(archive)?;
-    let campaign = Campaign::new(archive, runtime, options)?;
+    let campaign = Campaign::new(archive, runtime, options, live, watch)?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
@@ -296,7 +323,7 @@ fn sections(ran: &Ran, setup: Duration) -> Sections {
 impl Ran {
     /// Whether the run came to its end and did what was recorded.
     fn passed(&self) -> bool {
-        !self.run.abandoned && self.run.stuck.is_none() && self.failures.is_empty() && self.verdict.failed == 0
+        !self.run.abandoned && self.failures.is_empty() && self.verdict.failed == 0
     }
 }
 
@@ -345,7 +372,6 @@ fn outcome(
         untranslated_lines: planned.untranslated_lines.clone(),
         staged_bytes: session.staged_bytes(),
         abandoned: last.run.abandoned,
-        watchdog: last.run.stuck.as_ref().map(|stuck| watchdog::describe(stuck, thread_of)),
         repetitions: gathered.repetitions(),
         teardown: last.teardown.is_some().then(|| gathered.teardown()),
         teardown_failures: last.teardown.as_ref().map(|(_, torn_down)| torn_down.failed.clone()).unwrap_or_default(),
@@ -406,6 +432,26 @@ fn report(
     gathered.fill(&mut report, name, &campaign.placement.cores, floor_ns);
     report
 }
+
+/// What progress lines need, where they are wanted.
+fn live(archive: &Archive, options: &ReplayOptions) -> Option<Arc<Live>> {
+    let wanted = options.triage.progress_kernels > 0 || options.triage.progress_every.is_some();
+    let names = || archive.kernels().kernels().iter().map(|kernel| kernel.name.clone()).collect();
+    wanted.then(|| Arc::new(Live::new(options.triage.progress_kernels, names())))
+}
+
+/// Prints a progress line now and then until the sender is dropped.
+fn print_progress(live: &Arc<Live>, every: Duration) -> crossbeam::channel::Sender<()> {
+    let (alive, over) = crossbeam::channel::bounded::<()>(0);
+    let live = Arc::clone(live);
+    std::thread::spawn(move || {
+        while let Err(crossbeam::channel::RecvTimeoutError::Timeout) = over.recv_timeout(every) {
+            live.print();
+        }
+    });
+    alive
+}
+
 /// Looks for damage before any call is issued: what lies behind it would be left out in silence.
 fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
     archive.streams().par_iter().try_for_each(|stream| {

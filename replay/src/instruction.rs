@@ -119,6 +119,11 @@ pub(crate) struct Wait {
     pub(crate) count: u64,
 }
 
+impl Wait {
+    /// A count that no captured thread reaches: what waits for it waits for the end of the replay.
+    pub(crate) const AT_END: u64 = u64::MAX;
+}
+
 /// A run of instructions of one worker, with all they point to.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {

@@ -96,6 +96,7 @@ pub fn plan(
         placement: Arc::new(crate::placement::Placement::off(Arc::clone(&runtime))),
         replaced: Vec::new(),
         annotate: crate::plan::annotate::Annotate::default(),
+        triage: crate::plan::escort::TriagePlan::default(),
         checks,
     });
     let mut kept = Kept(Vec::new());

@@ -14,6 +14,10 @@ pub(crate) enum Mutation {
     NameOnlyKernel,
     /// Resolves a reused handle value to the object that had it first.
     StaleHandle,
+    /// Has one call wait for itself.
+    SelfWait,
+    /// Leaves out every hipStreamWriteValue.
+    LostWrite,
 }
 
 impl Mutation {
@@ -29,9 +33,11 @@ impl Mutation {
             "ignore-device" => Mutation::IgnoreDevice,
             "name-only-kernel" => Mutation::NameOnlyKernel,
             "stale-handle" => Mutation::StaleHandle,
+            "self-wait" => Mutation::SelfWait,
+            "lost-write" => Mutation::LostWrite,
             _ => {
                 return Err(format!(
-                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle)"
+                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, lost-write)"
                 ));
             }
         }))

@@ -152,6 +152,7 @@ impl Runtime {
         let api = Api::by_name(name).ok_or(None)?;
         debug_assert_eq!(words.len(), usize::from(api.words), "{name}");
         let function = self.entry_point(api).ok_or(None)?;
+        let _watched = crate::triage::own_calls::enter(name);
         // SAFETY: the thunk is that of the entry point, the word count is the catalogue's, and the caller vouches for
         // the pointers.
         let outcome = unsafe { THUNKS[usize::from(api.id)](function, words.as_ptr()) };

@@ -1,5 +1,6 @@
 //! D2H checks: what the device produced against what was recorded, off the timed loop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
 use crate::compare::{Comparison, Tolerance, compare};
+use crate::instruction::Wait;
 use crate::plan::Check;
 use crate::run::progress::Progress;
+use crate::triage::trace::Live;
 
 /// Outcome of all checks.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +133,8 @@ pub(crate) struct Validation<'a> {
     pub(crate) divergence: Divergence,
     /// Whether a difference proves nothing, because the order of calls was not kept.
     pub(crate) unordered: bool,
+    /// Told how many results were compared.
+    pub(crate) live: Option<Arc<Live>>,
     /// Whether the archive goes on behind what is replayed, so that what makes a result visible may not come.
     pub(crate) cut: bool,
 }
@@ -145,10 +150,15 @@ impl Validation<'_> {
                 continue;
             };
             // Acquire on `over`: everything the runners did happens before it was set.
-            while progress.done(ready.lane) < ready.count && !over.load(Ordering::Acquire) {
+            let reached = || match ready.count {
+                // Ready when everything is.
+                Wait::AT_END => over.load(Ordering::Acquire) && !progress.stopped(),
+                count => progress.done(ready.lane) >= count,
+            };
+            while !reached() && !over.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if progress.done(ready.lane) < ready.count {
+            if !reached() {
                 verdict.skip(Skip::NotReached);
                 continue;
             }
@@ -156,6 +166,9 @@ impl Validation<'_> {
             // Release: pairs with the planner's Acquire before it gives the memory back.
             check.unchecked.fetch_sub(1, Ordering::Release);
             let attempts = verdict.passed() + verdict.failed;
+            if let Some(live) = &self.live {
+                live.tally.set(verdict.passed(), verdict.failed);
+            }
             let d = self.divergence;
             if d.fraction > 0.0
                 && attempts >= d.min_samples.max(1)

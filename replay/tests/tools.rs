@@ -110,7 +110,7 @@ fn listings_are_filtered_and_tables_written() {
     let text = expect(&[root, "--info", "--events", "--thread", "5"], 0, &[]);
     assert!(!text.contains("hipInit("), "{text}");
     expect(&[root, "--info", "--events", "--range", "x"], 1, &["no event number"]);
-    expect(&[root, "--range", "0..1"], 1, &["--info"]);
+    expect(&[root, "--csv", csv_text], 1, &["--info"]);
     expect(&["--pack", root], 1, &["TARGET"]);
     expect(&["--pack", "--unpack", root, csv_text], 1, &["cannot be used with"]);
 }

@@ -28,5 +28,6 @@ int main(int argc, char** argv) {
   pthread_join(thread, 0);
   for (int i = 0; i < 5000; i++) { int device; hipGetDevice(&device); }
   MARK(3003);
+  if (!strcmp(what, "killed")) abort();
   return 0;
 }

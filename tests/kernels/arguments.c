@@ -40,3 +40,9 @@ KERNEL(fold_range, const uint32_t*, begin, const uint32_t*, end, uint32_t*, resu
   for (const uint32_t* p = begin; p != end; p++) fold = (fold ^ *p) * 16777619u;
   *result = fold;
 }
+
+/* An address passed as two halves, as some libraries do. */
+KERNEL(fill_halves, uint32_t, low, uint32_t, high, uint32_t, value, int, n) {
+  uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
+  if (i < (uint32_t)n) ((uint32_t*)((uint64_t)high << 32 | low))[i] = value + i;
+}

@@ -182,3 +182,486 @@ def torn(path, bundles):
     put(os.path.join(a.path, "writer_state.json"),
         b'{"next_seq": 5, "event_count": 4, "blob_count": 2, "events_file_size": 999}')
     return passes(1, info=["cut off at byte", "no trailer", "left its state behind"])
+
+
+def graph(path, bundles, version):
+    """A captured copy from host memory, two kernels and a copy back; launched twice."""
+    a = Program(path, version).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.call("hipStreamCreateWithFlags", stream_=STREAM, flags=1)
+    a.call("hipStreamCreateWithFlags", stream_=SECOND_STREAM, flags=1)
+    a.call("hipEventCreateWithFlags", event_=EVENT, flags=2)
+    a.call("hipStreamBeginCapture", stream=STREAM, mode=0)
+    data = iota(40, 1024)
+    low, high = a.blob(words(data))
+    a.call("hipMemcpyAsync", dst=BUFFER, src=HOST, sizeBytes=4096, kind=H2D, stream=STREAM, S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.mix(BUFFER, 3, 1, 1024, STREAM)
+    # The second stream joins through an event.
+    a.call("hipEventRecord", event=EVENT, stream=STREAM)
+    a.call("hipStreamWaitEvent", stream=SECOND_STREAM, event=EVENT)
+    a.mix(BUFFER, 5, 2, 1024, SECOND_STREAM)
+    a.call("hipEventRecord", event=EVENT, stream=SECOND_STREAM)
+    a.call("hipStreamWaitEvent", stream=STREAM, event=EVENT)
+    a.call("hipStreamEndCapture", stream=STREAM, pGraph_=GRAPH)
+    a.call("hipGraphInstantiate", pGraphExec_=EXEC, graph=GRAPH)
+    once = mix(mix(data, 3, 1), 5, 2)
+    for _ in range(2):
+        a.call("hipGraphLaunch", graphExec=EXEC, stream=STREAM)
+        a.call("hipStreamSynchronize", stream=STREAM)
+        a.check(BUFFER, once)
+        a.iota(BUFFER, 0, 1024)
+        a.call("hipDeviceSynchronize")
+    a.call("hipGraphExecDestroy", graphExec=EXEC)
+    a.call("hipGraphDestroy", graph=GRAPH)
+    a.write()
+    return passes(2)
+
+
+for known in (5, 7, 8):
+    CASES["graph_v%d" % known] = lambda path, bundles, version=known: graph(path, bundles, version)
+
+
+def node_params(grid, block, shared=0):
+    """hipKernelNodeParams."""
+    return struct.pack("<3IxxxxQQ3IxxxxQIxxxx", *block, 0, 0xDEAD, *grid, 0xBEEF, shared)
+
+
+@case
+def graph_nodes(path, bundles):
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.malloc(OTHER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    first, second, third = GRAPH + 0x100, GRAPH + 0x200, GRAPH + 0x300
+    a.node("hipGraphAddKernelNode", "iota", a.code_hash, [pointer(BUFFER), u32(7), i32(1024)], pGraphNode_=first, graph=GRAPH,
+           pNodeParams=1, pNodeParams__bytes=node_params((16, 1, 1), (64, 1, 1)), pNodeParams__present=1)
+    a.node("hipGraphAddKernelNode", "mix", a.code_hash, [pointer(BUFFER), u32(9), u32(4), i32(1024)], pGraphNode_=second,
+           graph=GRAPH, pDependencies=1, numDependencies=1, pNodeParams=1, pDependencies__bytes=struct.pack("<Q", first),
+           pDependencies__present=1, pDependencies__count=1, pNodeParams__bytes=node_params((16, 1, 1), (64, 1, 1)),
+           pNodeParams__present=1)
+    memset = struct.pack("<QIxxxxQIxxxxQQ", OTHER, 4, 1, 0, 0, 1024)
+    # hipMemsetParams: dst, elementSize, height, pitch, value, width.
+    memset = struct.pack("<QIIQQIIQ", OTHER, 4, 0, 1, 0, 0x01010101, 0, 1024)
+    a.call("hipGraphAddMemcpyNode1D", pGraphNode_=third, graph=GRAPH, pDependencies=1, numDependencies=1, dst=OTHER, src=BUFFER,
+           count=4096, kind=D2D, pDependencies__bytes=struct.pack("<Q", second), pDependencies__present=1, pDependencies__count=1)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.node("hipGraphExecKernelNodeSetParams", "mix", a.code_hash, [pointer(BUFFER), u32(11), u32(5), i32(1024)], hGraphExec=EXEC,
+           node=second, pNodeParams=1, pNodeParams__bytes=node_params((16, 1, 1), (64, 1, 1)), pNodeParams__present=1)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.check(OTHER, mix(iota(7, 1024), 11, 5))
+    a.write()
+    return passes(1)
+
+
+@case
+def graph_host_node(path, bundles):
+    """A node copies from host memory, which upstream does not record: the launch is refused, not run on zeros."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    a.call("hipGraphAddMemcpyNode1D", pGraphNode_=GRAPH + 16, graph=GRAPH, dst=BUFFER, src=HOST, count=4096, kind=H2D)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.write()
+    return refuses("hipGraphLaunch", "reads 4096 bytes of host memory")
+
+
+def rows(values, width, pitch):
+    """Rows of bytes at a pitch, up to the last byte copied."""
+    data = words(values)
+    out = bytearray()
+    for at in range(0, len(data), width):
+        out += data[at:at + width].ljust(pitch, b"\xee")
+    return bytes(out[:len(out) - (pitch - width)])
+
+
+def parms3d(source, target, extent, kind, positions=((0, 0, 0), (0, 0, 0))):
+    """hipMemcpy3DParms: each side is pointer, pitch, xsize, ysize."""
+    out = struct.pack("<Q3Q4Q", 0, *positions[0], *source) + struct.pack("<Q3Q4Q", 0, *positions[1], *target)
+    return out + struct.pack("<3QIxxxx", *extent, kind)
+
+
+def drv2d(source, target, width, height):
+    """hip_Memcpy2D: x, y, type, host, device, array, pitch of each side. Type 1 is host memory, 2 device memory."""
+    def side(x, y, host, address, pitch):
+        return struct.pack("<QQIxxxxQQQQ", x, y, 1 if host else 2, address if host else 0, 0 if host else address, 0, pitch)
+    return side(*source) + side(*target) + struct.pack("<QQ", width, height)
+
+
+def drv3d(source, target, extent):
+    """HIP_MEMCPY3D."""
+    def side(position, host, address, pitch, height):
+        return struct.pack("<4QIxxxxQQQQQ", *position, 0, 1 if host else 2, address if host else 0, 0 if host else address, 0,
+                           pitch, height)
+    return side(*source) + side(*target) + struct.pack("<3Q", *extent)
+
+
+def pitched(path, bundles, version, packed):
+    """Rows of 96 bytes at pitches of 128 on the host and 256 on the device."""
+    a = Program(path, version, packed=packed).start(bundles)
+    width, height, host_pitch, pitch = 96, 16, 128, 256
+    count = width // 4 * height
+    a.malloc(BUFFER, pitch * height * 4)
+    data = iota(1000, count)
+
+    def host(values):
+        return a.blob(words(values) if packed else rows(values, width, host_pitch))
+
+    low, high = host(data)
+    a.call("hipMemcpy2D", dst=BUFFER, dpitch=pitch, src=HOST, spitch=host_pitch, width=width, height=height, kind=H2D,
+           S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.mix(BUFFER, 3, 1, pitch // 4 * height)
+    values = mix(data, 3, 1)
+    low, high = host(values)
+    a.call("hipMemcpy2D", dst=HOST, dpitch=host_pitch, src=BUFFER, spitch=pitch, width=width, height=height, kind=D2H,
+           S_d2h_hash_lo=low, S_d2h_hash_hi=high)
+    a.call("hipMemcpy2DAsync", dst=HOST, dpitch=host_pitch, src=BUFFER, spitch=pitch, width=width, height=height, kind=D2H,
+           stream=0, S_d2h_hash_lo=low, S_d2h_hash_hi=high)
+    a.call("hipDeviceSynchronize")
+    # A driver copy of the rows, into the second half of the buffer and back.
+    second = BUFFER + pitch * height
+    data = iota(5000, count)
+    low, high = host(data)
+    a.call("hipMemcpyParam2D", pCopy=1, pCopy__inline=drv2d((0, 0, True, HOST, host_pitch), (0, 0, False, second, pitch), width, height),
+           S_blob_hash_lo=low, S_blob_hash_hi=high)
+    flat = a.blob(words(data))
+    a.call("hipDrvMemcpy2DUnaligned", pCopy=1, S_d2h_hash_lo=flat[0], S_d2h_hash_hi=flat[1],
+           pCopy__inline=drv2d((0, 0, False, second, pitch), (0, 0, True, HOST, width if packed else host_pitch), width, height))
+    # Volumes: two slices of 8 rows, placed one row and 32 bytes in.
+    data = iota(9000, count)
+    low, high = a.blob(words(data))
+    third = BUFFER + 2 * pitch * height
+    device = (third, pitch, pitch, 10)
+    a.call("hipMemcpy3D", p=1, S_blob_hash_lo=low, S_blob_hash_hi=high,
+           p__inline=parms3d((HOST, width, width, 8), device, (width, 8, 2), H2D, ((0, 0, 0), (32, 1, 0))))
+    a.call("hipMemcpy3DAsync", p=1, stream=0, S_d2h_hash_lo=low, S_d2h_hash_hi=high,
+           p__inline=parms3d(device, (HOST, width, width, 8), (width, 8, 2), D2H, ((32, 1, 0), (0, 0, 0))))
+    a.call("hipStreamSynchronize", stream=0)
+    a.call("hipDrvMemcpy3D", pCopy=1, S_d2h_hash_lo=low, S_d2h_hash_hi=high,
+           pCopy__inline=drv3d(((32, 1, 0), False, third, pitch, 10), ((0, 0, 0), True, HOST, width, 8), (width, 8, 2)))
+    # The first slice begins one row and 32 bytes in: the rows as they lie on the device say so.
+    flat = [0] * (pitch // 4 * 10)
+    a.call("hipMemcpy2D", dst=HOST, dpitch=width, src=third + pitch + 32, spitch=pitch, width=width, height=8, kind=D2H,
+           **dict(zip(("S_d2h_hash_lo", "S_d2h_hash_hi"), a.blob(words(data[:count // 2])))))
+    a.write()
+    return passes(8)
+
+
+CASES["pitched_v6"] = lambda path, bundles: pitched(path, bundles, 6, False)
+CASES["pitched_v7"] = lambda path, bundles: pitched(path, bundles, 7, True)
+CASES["pitched_v7_unpacked"] = lambda path, bundles: pitched(path, bundles, 7, False)
+
+
+@case
+def snapshots(path, bundles):
+    """Kernels read pinned host memory that the program wrote between launches."""
+    a = Program(path, 8).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.call("hipHostMalloc", ptr_=PINNED, size=8192, flags=0)
+    a.call("hipStreamCreateWithFlags", stream_=STREAM, flags=1)
+    expected = [1] * 1024
+    a.iota(BUFFER, 0, 1024)
+    expected = iota(0, 1024)
+    for step in range(3):
+        data = iota(100 * step + 1, 1024)
+        pair = a.blob(words(data))
+        unused = a.blob(b"never looked at")
+        a.launch("mix_from", STREAM, a.code_hash, (16, 1, 1), (64, 1, 1), [pointer(BUFFER), pointer(PINNED + 4096), u32(3), i32(1024)],
+                 snapshots=[(PINNED, 4096, 4096, pair, 0), (PINNED, 0, 4096, unused, 1)])
+        expected = [(value * 3 + added) & 0xFFFFFFFF for value, added in zip(expected, data)]
+    low, high = a.blob(words(expected))
+    a.call("hipMemcpyAsync", dst=HOST, src=BUFFER, sizeBytes=4096, kind=D2H, stream=STREAM, S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.call("hipStreamSynchronize", stream=STREAM)
+    a.metadata = {"host_snapshots": True, "host_snapshot_chunks": 3, "host_snapshots_unordered": 0}
+    a.write()
+    return passes(1, info=["3 snapshots"])
+
+
+@case
+def host_register(path, bundles):
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 0, 1024)
+    data = iota(77, 1024)
+    low, high = a.blob(words(data))
+    host = 0x7E00_0000_1000
+    a.call("hipHostRegister", hostPtr=host, sizeBytes=4096, flags=0, S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.call("hipHostGetDevicePointer", devPtr_=host + 0x10_0000_0000, hstPtr=host, flags=0)
+    a.launch("mix_from", 0, a.code_hash, (16, 1, 1), (64, 1, 1),
+             [pointer(BUFFER), pointer(host + 0x10_0000_0000), u32(3), i32(1024)])
+    a.check(BUFFER, [position * 3 + added for position, added in enumerate(data)])
+    a.call("hipHostUnregister", hostPtr=host)
+    a.write()
+    return passes(1)
+
+
+@case
+def launch_ids(path, bundles):
+    """Every id that carries a launch."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 1, 1024)
+    values = iota(1, 1024)
+    step = 0
+    for api in ("hipModuleLaunchKernel", "hipLaunchKernel_spt", "hipLaunchCooperativeKernel", "hipLaunchCooperativeKernel_spt",
+                "hipModuleLaunchCooperativeKernel", "hipLaunchKernelExC", "hipDrvLaunchKernelEx", "hipLaunchKernel", "hipLaunchByPtr"):
+        step += 2
+        a.mix(BUFFER, step + 1, step, 1024, api=api)
+        a.call("hipDeviceSynchronize")
+        values = mix(values, step + 1, step)
+    # Under 388 the grid is in work items: 17 blocks of 64 for 1024 + 1 of them.
+    a.launch("mix", 0, a.code_hash, (1025, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), u32(1), i32(1024)],
+             api="hipExtModuleLaunchKernel")
+    values = mix(values, 3, 1)
+    attribute = struct.pack("<IxxxxI", 2, 1).ljust(72, b"\0")
+    a.mix(BUFFER, 7, 7, 1024, api="hipLaunchKernelExC", attributes=[attribute], stride=72)
+    values = mix(values, 7, 7)
+    a.check(BUFFER, values)
+    a.write()
+    return passes(1)
+
+
+@case
+def arguments(path, bundles):
+    """Structs with pointers inside, hidden arguments, and an address in two halves."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.malloc(OTHER, 4096)
+    a.iota(BUFFER, 10, 512)
+    a.iota(OTHER, 3, 32)
+    # struct matrix_view: rows, columns, data, pitch, factor, bias.
+    view = struct.pack("<IIQIIQ", 8, 32, BUFFER + 64, 64, 5, OTHER)
+    a.launch("apply_view", 0, a.code_hash, (4, 1, 1), (64, 1, 1), [argument(3, view, [8, 24]), u32(6), argument(2, bytes(8))])
+    values = iota(10, 512)
+    for row in range(8):
+        for column in range(32):
+            at = 16 + row * 64 + column
+            values[at] = values[at] * 5 + 6 + 3 + column
+    a.check(BUFFER, values)
+    target = OTHER + 128
+    a.launch("fill_halves", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [u32(target), u32(target >> 32), u32(500), i32(64)])
+    a.check(OTHER, iota(3, 32) + iota(500, 64))
+    a.write()
+    return passes(2)
+
+
+@case
+def names(path, bundles):
+    """One kernel name in two code objects, told apart by their hashes alone."""
+    a = Program(path, 7)
+    add = a.code_object(bundles["same_name_add"])
+    multiply = a.code_object(bundles["same_name_multiply"])
+    a.call("hipModuleLoadData", module_=MODULE, image=1, S_co_hash_lo=add[0], S_co_hash_hi=add[1])
+    a.call("hipModuleLoadData", module_=MODULE + 64, image=1, S_co_hash_lo=multiply[0], S_co_hash_hi=multiply[1])
+    a.malloc(BUFFER, 4096)
+    a.upload(BUFFER, iota(1, 64))
+    for code in (add, multiply, add):
+        a.launch("transform", 0, code, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), i32(64)])
+    a.write()
+    return {"exit": None}
+
+
+@case
+def unknown_code(path, bundles):
+    """Launches that give no hash: the name decides where only one code object has it."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 8, 1024, code=NONE)
+    a.check(BUFFER, iota(8, 1024))
+    a.write()
+    return passes(1)
+
+
+@case
+def nothing_loads(path, bundles):
+    """The code object was loaded before recording began."""
+    a = Program(path, 7)
+    a.code_hash = a.code_object(bundles["standard"])
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 8, 1024)
+    a.check(BUFFER, iota(8, 1024))
+    a.write()
+    return passes(1, info=["hipModuleLoadData"])
+
+
+@case
+def widths(path, bundles):
+    """Types spelled with enum, and small integers, take 8 bytes: what follows them must not move."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.call("hipDeviceSetLimit", limit=2, value=8 << 20)
+    a.call("hipMemsetD8", dest=BUFFER, value=0x41, count=1024)
+    a.call("hipMemsetD16", dest=BUFFER + 1024, value=0x4243, count=512)
+    a.call("hipMemsetD32", dest=BUFFER + 2048, value=-2, count=512)
+    a.call("hipDeviceFlushGPUDirectRDMAWrites", target=0, scope=1) if False else None
+    data = bytes([0x41]) * 1024 + b"\x43\x42" * 512 + b"\xfe\xff\xff\xff" * 512
+    low, high = a.blob(data)
+    a.call("hipMemcpyDtoH", dst=HOST, src=BUFFER, sizeBytes=4096, S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.write()
+    return passes(1)
+
+
+@case
+def pools(path, bundles):
+    """Structs inline: pool properties, access descriptors; memory in order of streams; virtual memory."""
+    a = Program(path, 7).start(bundles)
+    pool = 0x5600_0000_9000
+    props = struct.pack("<IIII", 1, 0, 1, 0).ljust(88, b"\0")
+    a.call("hipMemPoolCreate", mem_pool_=pool, pool_props=1, pool_props__inline=props)
+    a.call("hipMemPoolSetAttribute", mem_pool=pool, attr=4, value=1, value__inline=(1 << 30))
+    a.call("hipStreamCreate", stream_=STREAM)
+    a.call("hipMallocFromPoolAsync", dev_ptr_=BUFFER, size=4096, mem_pool=pool, stream=STREAM)
+    a.iota(BUFFER, 21, 1024, STREAM)
+    low, high = a.blob(words(iota(21, 1024)))
+    a.call("hipMemcpyWithStream", dst=HOST, src=BUFFER, sizeBytes=4096, kind=D2H, stream=STREAM, S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.call("hipFreeAsync", dev_ptr=BUFFER, stream=STREAM)
+    a.call("hipStreamSynchronize", stream=STREAM)
+    a.call("hipMemPoolDestroy", mem_pool=pool)
+    a.write()
+    return passes(1)
+
+
+@case
+def named_only(path, bundles):
+    """Handles that upstream records without their names are left out, and launches do not need them."""
+    a = Program(path, 7).start(bundles)
+    function = 0x5600_0000_8000
+    a.call("hipModuleGetFunction", function_=function, module=MODULE, kname=0x1234)
+    a.call("hipFuncSetAttribute", func=function, attr=8, value=65536)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 8, 1024)
+    a.check(BUFFER, iota(8, 1024))
+    a.call("hipModuleUnload", module=MODULE)
+    a.write()
+    return passes(1, info=["hipModuleGetFunction"])
+
+
+# What cannot be replayed says so.
+
+
+def small(path, bundles, version=7, **more):
+    a = Program(path, version, **more).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 3, 1024)
+    a.check(BUFFER, iota(3, 1024))
+    return a
+
+
+@case
+def malformed_launch(path, bundles):
+    a = small(path, bundles)
+    a.mix(BUFFER, 3, 1, 1024)
+    a.records[-1] = a.records[-1][:26] + struct.pack("<I", len(a.records[-1]) - 4) + a.records[-1][30:-4]
+    a.write()
+    return refuses("hipModuleLaunchKernel", "malformed", info=["malformed"])
+
+
+@case
+def short_record(path, bundles):
+    a = small(path, bundles)
+    a.raw(a.event_id("hipMemset"), struct.pack("<iQ", 0, BUFFER))
+    a.write()
+    return refuses("hipMemset", "44 bytes long where 56 are known")
+
+
+@case
+def bad_id(path, bundles):
+    a = small(path, bundles)
+    a.raw(999, bytes(20))
+    a.write()
+    return refuses("(event 999)", info=["999"])
+
+
+@case
+def trailer_id_with_another_length(path, bundles):
+    a = small(path, bundles)
+    a.raw(0xFFFF, bytes(4))
+    a.check(BUFFER, iota(3, 1024))
+    a.write()
+    return refuses("(event 65535)")
+
+
+@case
+def withheld(path, bundles):
+    a = small(path, bundles)
+    a.call("hipMemcpy", dst=BUFFER, src=HOST, sizeBytes=64, kind=H2D, S_blob_hash_lo=WITHHELD[0], S_blob_hash_hi=WITHHELD[1])
+    a.write()
+    return refuses("hipMemcpy", "withholds")
+
+
+@case
+def damaged_blob(path, bundles):
+    a = small(path, bundles)
+    a.upload(BUFFER, iota(1, 64))
+    a.contents[list(a.contents)[-1]] = words(iota(2, 64))
+    a.write()
+    return refuses("hipMemcpy", "is damaged: the hash of its contents")
+
+
+@case
+def missing_source(path, bundles):
+    a = small(path, bundles)
+    a.call("hipMemcpy_spt", dst=BUFFER, src=HOST, sizeBytes=64, kind=H2D)
+    a.write()
+    return refuses("hipMemcpy_spt", "upstream recorded no contents")
+
+
+@case
+def missing_result(path, bundles):
+    """A result without contents is a check that was skipped, not one that passed."""
+    a = small(path, bundles)
+    a.call("hipMemcpy", dst=HOST, src=BUFFER, sizeBytes=64, kind=D2H)
+    a.write()
+    return passes(1, skipped=1)
+
+
+@case
+def wrong_result(path, bundles):
+    a = small(path, bundles)
+    a.check(BUFFER, iota(5, 1024))
+    a.write()
+    return {"exit": 1, "texts": ["1 pass", "1 fail"]}
+
+
+@case
+def version_9(path, bundles):
+    small(path, bundles, 9, entries=547).write()
+    return passes(1, info=["format 9"])
+
+
+@case
+def version_9_that_differs(path, bundles):
+    a = small(path, bundles, 9, entries=547)
+    a.raw(a.event_id("hipMemset"), bytes(40))
+    a.write()
+    return refuses("format version 9", "hipMemset", "72 bytes long where 56 are known")
+
+
+def too_old(path, bundles, version):
+    a = small(path, bundles, version)
+    a.write()
+    return refuses("format version %d" % version, "another order", info=["format version %d" % version, "events"])
+
+
+for known in (3, 4):
+    CASES["version_%d" % known] = lambda path, bundles, version=known: too_old(path, bundles, version)
+
+
+@case
+def several_processes(path, bundles):
+    for pid in (10, 20):
+        small(path, bundles, 7, pid=pid).write()
+    put(os.path.join(path, "manifest.json"), b'{\n  "version": 1,\n  "capture_mode": "in-tree",\n  "owner_pid": 10,\n  "processes": [\n'
+        b'    {"pid": 10, "parent_pid": 1, "complete": true, "event_count": 4, "blob_count": 2},\n'
+        b'    {"pid": 20, "parent_pid": 10, "complete": true, "event_count": 4, "blob_count": 2}\n  ]\n}\n')
+    return refuses("holds 2 processes", info=["in-tree", "pid-20"])
+
+
+@case
+def regions(path, bundles):
+    a = small(path, bundles)
+    a.write()
+    batch = struct.pack("<HQQQI2x", 0xFFFD, 0, 5, 0, 40 + 64) + struct.pack("<II", 2, 0)
+    batch += struct.pack("<BBBBIQQq", 0, 1, 0, 0, 1, BUFFER, 4096, 0) + struct.pack("<BBBBIQQq", 0, 0, 0, 0, 2, BUFFER, 512, 7)
+    put(os.path.join(a.path, "regions", "torch.hrrr"), struct.pack("<IHH", 0x52524248, 1, 0) + batch + b"\xfd\xff")
+    return passes(1, info=["2 entries (1 blocks, 1 segments)", "torch.hrrr"])

@@ -155,7 +155,8 @@ impl UpstreamArchive {
         let whole = bytes.as_deref().unwrap_or_default();
         let header = FileHeader::parse(whole)
             .map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
-        let layouts = Layouts::of_version(header.version);
+        let layouts = Layouts::to_read(header.version)
+            .map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
         let mut events = Events::new(whole, header.version);
         let mut found: Vec<Event<'_>> = events.by_ref().collect();
         let ending = events.ending().clone();

@@ -48,7 +48,7 @@ impl IdMap {
                 return layouts.get(id).filter(|_| id < TABLE_RUNTIME_ENTRIES).is_none_or(|known| known.size_bytes == len);
             }
             let position = id - entries;
-            let known = layouts.get(TABLE_RUNTIME_ENTRIES + position).filter(|_| position < COMPILER_ENTRIES);
+            let known = (position < COMPILER_ENTRIES).then(|| layouts.get(TABLE_RUNTIME_ENTRIES + position)).flatten();
             known.is_some_and(|known| known.kind == Kind::Fixed && known.size_bytes == len)
                 || (version < super::layout::INLINE_VERSION && (position, len) == REGISTER_VAR)
         };

@@ -9,6 +9,8 @@ use crate::catalogue::Api;
 
 /// The table, as it lies beside the sources.
 const TABLE: &str = include_str!("../../upstream/records.tsv");
+/// Environment variable that names another table.
+pub const TABLE_VARIABLE: &str = "HIP_HRR_UPSTREAM_RECORDS";
 /// Size of the record header in bytes: fields begin there.
 pub const HEADER_BYTES: usize = 32;
 /// Runtime entries of the table: the compiler's entries follow them.
@@ -149,6 +151,23 @@ impl Layouts {
         } else {
             PLAIN.get_or_init(|| Layouts::parse(TABLE, false).expect("the table is checked by a test"))
         }
+    }
+
+    /// The layouts to read a format version by: those of the file that [`TABLE_VARIABLE`] names, if it names one, so that
+    /// archives of versions this build does not know can be read all the same.
+    ///
+    /// # Errors
+    /// Why that file is no table.
+    pub fn to_read(version: u16) -> Result<&'static Layouts, String> {
+        static GIVEN: OnceLock<Result<[Layouts; 2], String>> = OnceLock::new();
+        let Some(path) = std::env::var_os(TABLE_VARIABLE) else { return Ok(Self::of_version(version)) };
+        let given = GIVEN.get_or_init(|| {
+            let told = |reason: String| format!("{TABLE_VARIABLE}: {}: {reason}", std::path::Path::new(&path).display());
+            let text = std::fs::read_to_string(&path).map_err(|error| told(error.to_string()))?;
+            Ok([Layouts::parse(&text, false).map_err(told)?, Layouts::parse(&text, true).map_err(told)?])
+        });
+        let [plain, inline] = given.as_ref().map_err(Clone::clone)?;
+        Ok(if version >= INLINE_VERSION { inline } else { plain })
     }
 
     /// The layout at an id of the table.

@@ -10,6 +10,7 @@
 //! * [`manifest`], [`regions`]: what lies beside the event file
 //! * [`archive`]: all of these, opened from a path
 //! * [`translate`]: the native form
+//! * [`write`](mod@write): the way back
 
 pub mod archive;
 pub mod events;
@@ -20,6 +21,7 @@ pub mod layout;
 pub mod manifest;
 pub mod regions;
 mod translate;
+pub mod write;
 
 use std::path::{Path, PathBuf};
 

@@ -41,12 +41,12 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// The kernel a launch record names.
-pub(super) fn kernel<'a>(archive: &'a Archive, record: &Record<'_>) -> Option<&'a Kernel> {
+pub(crate) fn kernel<'a>(archive: &'a Archive, record: &Record<'_>) -> Option<&'a Kernel> {
     archive.kernels().of_launch(record.aux())
 }
 
 /// `name(argument=value, ...)`, with the kernel's name behind that of a launch.
-pub(super) fn call_text(archive: &Archive, record: &Record<'_>) -> String {
+pub(crate) fn call_text(archive: &Archive, record: &Record<'_>) -> String {
     let mut text = printable(archive.api(record.api()).name).into_owned();
     if let Some(kernel) = kernel(archive, record) {
         let _ = write!(text, "[{}]", printable(&kernel.name));

@@ -6,10 +6,10 @@ use hrr_format::archive::Archive;
 use hrr_format::hip_error;
 use hrr_format::manifest::Clock;
 use hrr_format::ordered::{Ordered, merged};
-use hrr_format::record::{flag, marker};
+use hrr_format::record::{Record, flag, marker};
 use serde::{Serialize, Serializer};
 
-use super::arguments::{arguments, call_text, kernel, return_text};
+use super::arguments::{arguments, call_text, kernel, printable, return_text};
 use super::filter::Filter;
 
 /// Nanoseconds of a tick since the start of the capture, as microseconds.
@@ -50,11 +50,24 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
             let returned = return_text(archive, &record);
             let equals = if returned.is_empty() { "" } else { " = " };
             let cut = if record.flags() & flag::TRUNCATED != 0 { " (recorded without its memory)" } else { "" };
-            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {end_us:>14.3}  {call}{equals}{returned}{cut}")?;
+            let mark = mark_text(&record);
+            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {end_us:>14.3}  {call}{equals}{returned}{cut}{mark}")?;
         }
         number += 1;
     }
     Ok(())
+}
+
+/// What a conversion from another format did to a call.
+fn mark(record: &Record<'_>) -> Option<&'static str> {
+    let marks = [(flag::REFUSED, "refused by replay"), (flag::LEFT_OUT, "left out"), (flag::ADDED, "added")];
+    marks.into_iter().find(|(bit, _)| record.flags() & bit != 0).map(|(_, what)| what)
+}
+
+/// The same, with the reason, behind the call.
+fn mark_text(record: &Record<'_>) -> String {
+    let note = printable(record.note().unwrap_or_default());
+    mark(record).map_or_else(String::new, |what| format!(" ({what}: {note})"))
 }
 
 /// The calls of an archive as a JSON list that is made while it is written.
@@ -87,6 +100,11 @@ struct Call<'a> {
     ret_name: Option<&'static str>,
     ret_text: String,
     in_flight: bool,
+    /// Added, left out or refused by a conversion from another format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -137,6 +155,8 @@ impl Serialize for List<'_> {
                 ret_name: returned.then(|| hip_error::name(record.ret())).flatten(),
                 ret_text: if returned { return_text(archive, &record) } else { String::new() },
                 in_flight: record.in_flight(),
+                mark: mark(&record),
+                note: record.note(),
             };
             Some(Item::Call(call))
         }))

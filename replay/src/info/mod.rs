@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
 use serde::Serialize;
 
-pub(crate) use arguments::printable;
+pub(crate) use arguments::{call_text, kernel, printable};
 pub use filter::{EventRange, Filter, Glob};
 use summary::Summary;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::blob_store::BlobStore;
 use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
-use hrr_format::manifest::{Clock, Device, Runtime};
-use hrr_format::record::{BlobRef, Presence, Record, SectionTag, marker};
+use hrr_format::manifest::{Clock, Device, Imported, Runtime};
+use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
 
@@ -49,6 +49,8 @@ pub(super) struct Summary {
     pub(super) threads: Vec<ThreadTotals>,
     pub(super) apis: Vec<ApiTotals>,
     pub(super) kernel_launches: Vec<KernelTotals>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) imported: Option<Imported>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -214,6 +216,7 @@ impl Summary {
             unobserved_results: counts.unobserved,
             withheld: counts.withheld,
             clock,
+            imported: manifest.imported.clone(),
             runtime: manifest.runtime.clone(),
             devices: manifest.devices.clone(),
             apis: api_totals(archive, &counts),
@@ -317,7 +320,10 @@ fn refusal(archive: &Archive, record: &Record<'_>) -> Option<String> {
     if usize::from(api.words) != record.word_count() {
         return Some(format!("recorded with {} argument words; this build has {}", record.word_count(), api.words));
     }
-    if record.in_flight() || record.ret() != 0 {
+    if record.flags() & flag::REFUSED != 0 {
+        return Some(record.note().unwrap_or("no reason is given").to_owned());
+    }
+    if record.in_flight() || record.ret() != 0 || record.flags() & flag::LEFT_OUT != 0 {
         return None;
     }
     match api.policy {

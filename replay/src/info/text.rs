@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use hrr_format::manifest::ClockKind;
+use hrr_format::manifest::{ClockKind, Imported};
 
 use super::arguments::printable;
 use super::memory::Memory;
@@ -97,6 +97,9 @@ pub(super) fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Resul
     write_apis(summary, out)?;
     write_kernels(summary, out)?;
     write_unreplayable(summary, out)?;
+    if let Some(imported) = &summary.imported {
+        write_imported(imported, out)?;
+    }
     if !summary.warnings.is_empty() {
         writeln!(out)?;
     }
@@ -250,6 +253,45 @@ fn write_apis(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         ]
     });
     table::write(&columns, rows, out)
+}
+
+/// What the archive was converted from, and what came of it.
+fn write_imported(imported: &Imported, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(
+        out,
+        "[HRR] Converted from an archive of AMD's in-tree HRR, format {} (flags {:#06x}), {}",
+        imported.version,
+        imported.flags,
+        counted(imported.events, "record")
+    )?;
+    writeln!(
+        out,
+        "[HRR]   compiler entry points begin at event {}, by {}",
+        imported.runtime_entries,
+        printable(&imported.id_evidence)
+    )?;
+    if imported.snapshots_restored + imported.snapshots_refused > 0 {
+        writeln!(
+            out,
+            "[HRR]   {} of pinned host memory restored, {} of memory that nothing recorded pins",
+            counted(imported.snapshots_restored, "snapshot"),
+            imported.snapshots_refused
+        )?;
+    }
+    let lists = [("added", &imported.added), ("left out", &imported.left_out), ("refused by replay", &imported.refused)];
+    for (what, calls) in lists {
+        for (call, count) in calls {
+            writeln!(out, "[HRR]   {what}: {} of {}", counted(*count, "call"), printable(call))?;
+        }
+    }
+    for (event, count) in &imported.unknown_events {
+        writeln!(out, "[HRR]   refused by replay: {} of event {event}, which is unknown", counted(*count, "record"))?;
+    }
+    for warning in &imported.warnings {
+        writeln!(out, "[HRR]   note: {}", printable(warning))?;
+    }
+    Ok(())
 }
 
 fn write_unreplayable(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {

@@ -64,6 +64,21 @@ impl Draft {
         self.words = place;
     }
 
+    /// Makes room for one more argument word behind the first `count`.
+    pub(crate) fn append_word(&mut self, chunk: &mut Chunk, count: usize) {
+        let place = chunk.memory.allocate(count + 1);
+        // SAFETY: the words were allocated for `count` arguments at least, the new place is longer, and the two differ.
+        unsafe { std::ptr::copy_nonoverlapping(self.words, place, count) };
+        let old = self.words as usize..self.words as usize + count * size_of::<u64>();
+        for fixup in &mut self.fixups {
+            if old.contains(&(fixup.target as usize)) {
+                let offset_bytes = fixup.target as usize - old.start;
+                fixup.target = place.wrapping_byte_add(offset_bytes);
+            }
+        }
+        self.words = place;
+    }
+
     /// Has argument word `index` taken from a slot before the call.
     pub(crate) fn patch(&mut self, index: u8, slot: Slot, addend: u64) {
         // SAFETY: as in `set`.

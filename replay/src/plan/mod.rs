@@ -6,12 +6,14 @@
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
 //! * [`nested`]: what structs point to
+//! * [`own_thread`]: what HIP keeps for each OS thread
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
 //! * [`coverage`]: when staged host memory may be used again
+//! * [`escort`]: what goes with calls for triage
 //! * [`annotate`]: what measuring runs need to know
 //! * [`teardown`]: what is left to destroy when the archive ends
 
@@ -23,6 +25,7 @@ pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
 pub(crate) mod kernel_choice;
+pub(crate) mod escort;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
@@ -31,6 +34,7 @@ pub(crate) mod nested;
 pub(crate) mod objects;
 pub mod order;
 pub(crate) mod placed;
+pub(crate) mod own_thread;
 pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
@@ -55,6 +59,7 @@ use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
 use draft::{Draft, Issue};
 use error::{PlanError, Refusal};
+use escort::TriagePlan;
 use kernel_room::KernelRooms;
 use lower::{Call, Lowering, word_at};
 use objects::{Definition, LaneState, Objects};
@@ -70,6 +75,7 @@ use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::stage::{HostKind, HostMemory, Shape, StageError};
 use crate::thunk::THUNKS;
+use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.
 const CHUNK_INSTRUCTIONS: usize = 4096;
@@ -234,6 +240,10 @@ pub(crate) struct Planner<'a> {
     pub(crate) placed: FxHashMap<u32, u32>,
     /// Objects that stand for ranges of addresses.
     pub(crate) sites: FxHashMap<u64, u32>,
+    order_mode: OrderMode,
+    /// Per captured thread: parts of launches that are given to the runtime only with the launch.
+    put_off: Vec<Vec<Call<'a>>>,
+    pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
 }
 
@@ -263,6 +273,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) placement: Arc<Placement>,
     /// Kernels that take the place of recorded ones.
     pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// What goes with calls for triage.
+    pub(crate) triage: TriagePlan<'a>,
     /// What is to be taken down besides.
     pub(crate) annotate: Annotate,
 }
@@ -319,6 +331,9 @@ impl<'a> Planner<'a> {
             replaced: settings.replaced,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),
+            order_mode: settings.order,
+            put_off: vec![Vec::new(); lanes],
+            triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
         }
     }
@@ -332,7 +347,11 @@ impl<'a> Planner<'a> {
         let mut timeline = Timeline::new(self.archive.streams());
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
-        while let Some(point) = timeline.next() {
+        loop {
+            if let Some(index) = &self.triage.index {
+                index.reached(event, &timeline);
+            }
+            let Some(point) = timeline.next() else { break };
             match point {
                 Point::Begin { lane, record } => {
                     let launches = self.archive.api(record.api()).known.is_some_and(annotate::launches_kernel);
@@ -356,6 +375,7 @@ impl<'a> Planner<'a> {
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
             if let Some(worker) = self.full_chunk(&point) {
+                own_calls::pulse();
                 self.fill(event)?;
                 self.deliver(worker, delivery);
                 self.throttle(event, delivery)?;
@@ -375,8 +395,12 @@ impl<'a> Planner<'a> {
             // The receiver outlives the planner.
             let _ = self.checks.send(check);
         }
-        self.planned.events = event + timeline.in_flight();
-        self.planned.in_flight = timeline.in_flight();
+        if let Some(index) = &self.triage.index {
+            index.ended(&timeline);
+        }
+        let in_flight = timeline.in_flight().len() as u64;
+        self.planned.events = event + in_flight;
+        self.planned.in_flight = in_flight;
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
@@ -441,6 +465,8 @@ impl<'a> Planner<'a> {
                 self.planned.over_budget += 1;
                 return Ok(());
             }
+            // The run is watched for itself.
+            own_calls::pulse();
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -533,6 +559,15 @@ impl<'a> Planner<'a> {
                 self.planned.failures_not_reissued += 1;
                 true
             }
+            Policy::Replay | Policy::ReplayAs(_)
+                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
+            {
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
+                self.planned.skipped += 1;
+                true
+            }
             Policy::Replay | Policy::ReplayAs(_) => {
                 let not_reissued = record.ret() == OUT_OF_MEMORY
                     || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
@@ -542,7 +577,7 @@ impl<'a> Planner<'a> {
         };
         let filtered = !left_out && self.is_filtered(&call);
         self.planned.filtered += u64::from(filtered);
-        let left_out = left_out || filtered || self.leaves_out_sync(&call);
+        let left_out = left_out || filtered;
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
@@ -579,7 +614,7 @@ impl<'a> Planner<'a> {
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
-        self.refuse_hidden_stream(call)?;
+        let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
         if lowering.facts.enqueues_on.is_none()
@@ -607,6 +642,11 @@ impl<'a> Planner<'a> {
         self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
         if self.mutation == Some(Mutation::DropEdges) {
             waits.clear();
+        }
+        /// The call that waits for itself under the mutation: far enough in for others to have begun.
+        const SELF_WAIT_AT: u64 = 10;
+        if self.mutation == Some(Mutation::SelfWait) && call.event == SELF_WAIT_AT {
+            waits.push(Wait { lane, count });
         }
         let end = record.end().max(record.begin());
         let point = self.order.issued(lane, count, blocks_others);
@@ -669,29 +709,39 @@ impl<'a> Planner<'a> {
             Some(placed) => placed,
             None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
         };
+        let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
+        let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
+        waits.extend(self.annotations.gate(lane));
+        self.emit_before(call, chunk, launches, &mut waits);
+        self.emit_put_off(call, special, chunk, &mut waits)?;
+        let words = draft.words;
         let issue = Issue {
             thunk,
             function,
             api,
-            progress: count,
+            progress: if escort.follows() { 0 } else { count },
             event: call.event,
             lane,
             expected: record.ret(),
             device,
             flags,
         };
-        waits.extend(self.annotations.gate(lane));
-        match self.fill_of(call, &lowering) {
-            Some(fill) => {
-                // The progress is published by the last instruction of the call.
-                draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
-                self.emit_fill(call, chunk, fill, count)?;
-            }
-            None => draft.finish(chunk, issue, &waits),
+        match stand_in {
+            Some(stand_in) => self.emit_stand_in(stand_in, draft, chunk, issue, &waits)?,
+            None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
+            None => match self.fill_of(call, &lowering) {
+                Some(fill) => {
+                    // The progress is published by the last instruction of the call.
+                    draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
+                    self.emit_fill(call, chunk, fill, issue.progress)?;
+                }
+                None => draft.finish(chunk, issue, &waits),
+            },
         }
         self.waits = waits;
         self.annotate(call, &lowering, special, chunk);
         self.note_lasting_state(call);
+        self.emit_after(call, &escort, words, chunk, count)?;
         Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
     }
 
@@ -736,21 +786,6 @@ impl<'a> Planner<'a> {
                 host.keep_until(window, wait)
             });
         }
-    }
-
-    /// Synchronous `_spt` spellings work on the calling OS thread's own default stream, which has no handle to put
-    /// another in its place.
-    fn refuse_hidden_stream(&self, call: &Call<'_>) -> Result<(), Refusal> {
-        let hidden = call.api.name.ends_with("_spt")
-            && call.api.stream_param().is_none()
-            && matches!(call.api.effect, Effect::BlockCopy | Effect::Enqueue);
-        if hidden && self.multiplexed {
-            return Err(Refusal::Policy(
-                "it works on its OS thread's own default stream, which captured threads that share workers do not have; \
-                 replay with --threads 0",
-            ));
-        }
-        Ok(())
     }
 
     /// A returned pointer is a handle: the fat binary's.
@@ -866,9 +901,12 @@ impl<'a> Planner<'a> {
         };
         let check = match pending {
             Pending::Copy(check) => {
-                let count = self.lanes[lane as usize].planned;
+                // Where the program's waits are left out, a result is there for certain only at the end.
+                let count = if self.triage.skips_syncs() { Wait::AT_END } else { self.lanes[lane as usize].planned };
                 Check { ready: Some(Wait { lane, count }), ..check }
             }
+            // What the graph wrote would have to be kept where nothing waits for it any more.
+            Pending::Graph { check, .. } if self.triage.skips_syncs() => check,
             Pending::Graph { address, len_bytes, check } => {
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;

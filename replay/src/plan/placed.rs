@@ -245,10 +245,4 @@ impl Planner<'_> {
             ));
         }
     }
-
-    /// Whether a call is one that only waits, and such are left out.
-    pub(crate) fn leaves_out_sync(&self, call: &Call<'_>) -> bool {
-        self.choices.skip_device_sync.is_some()
-            && ["hipDeviceSynchronize", "hipStreamSynchronize", "hipStreamSynchronize_spt"].contains(&call.api.name)
-    }
 }

@@ -47,6 +47,12 @@ pub(crate) enum Special {
     EventRecord,
     /// Has a stream wait for an event.
     WaitEvent,
+    /// Begins a launch that is put together call by call.
+    ConfigureCall,
+    /// Adds an argument to it.
+    SetupArgument,
+    /// Makes it.
+    LaunchByPtr,
     /// Loads a module from a file.
     ModuleLoad,
     /// Loads a module from memory, with options.
@@ -68,6 +74,9 @@ impl Special {
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
             "hipEventRecord" | "hipEventRecord_spt" | "hipEventRecordWithFlags" => Special::EventRecord,
             "hipStreamWaitEvent" | "hipStreamWaitEvent_spt" => Special::WaitEvent,
+            "hipConfigureCall" => Special::ConfigureCall,
+            "hipSetupArgument" => Special::SetupArgument,
+            "hipLaunchByPtr" => Special::LaunchByPtr,
             "hipModuleLoad" => Special::ModuleLoad,
             "hipModuleLoadDataEx" => Special::ModuleLoadDataEx,
             _ => Special::None,

@@ -42,13 +42,14 @@ enum Kind {
 }
 
 /// Merges the streams of an archive. Calls still in flight at the end of the archive are left out and counted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Timeline<'a> {
     lanes: Vec<Records<'a>>,
     /// The next record of each lane, once looked at.
     next: Vec<Option<Record<'a>>>,
     heap: BinaryHeap<Reverse<(u64, Kind, u32)>>,
-    in_flight: u64,
+    in_flight: Vec<(u32, Record<'a>)>,
+    last_tick: u64,
     /// Markers that follow the call a lane has just ended, waiting to be delivered.
     after_end: Option<u32>,
 }
@@ -60,7 +61,8 @@ impl<'a> Timeline<'a> {
             lanes: streams.iter().map(StreamFile::records).collect(),
             next: vec![None; streams.len()],
             heap: BinaryHeap::with_capacity(streams.len() + 1),
-            in_flight: 0,
+            in_flight: Vec::new(),
+            last_tick: 0,
             after_end: None,
         };
         for lane in 0..streams.len() as u32 {
@@ -70,9 +72,14 @@ impl<'a> Timeline<'a> {
         timeline
     }
 
-    /// Calls that had not returned when the archive ended.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
+    /// Calls met so far that had not returned when the archive ended, with their captured threads.
+    pub(crate) fn in_flight(&self) -> &[(u32, Record<'a>)] {
+        &self.in_flight
+    }
+
+    /// The last tick met so far.
+    pub(crate) fn last_tick(&self) -> u64 {
+        self.last_tick
     }
 
     /// Entry tick of the next call of a captured thread, after the one it is in.
@@ -122,8 +129,9 @@ impl<'a> Iterator for Timeline<'a> {
                         self.after_end = Some(lane);
                         return Some(Point::Marker { lane, record });
                     }
+                    self.last_tick = self.last_tick.max(record.begin()).max(record.end());
                     if record.in_flight() {
-                        self.in_flight += 1;
+                        self.in_flight.push((lane, record));
                         // Nothing follows a call that never returned in its own thread.
                         continue;
                     }

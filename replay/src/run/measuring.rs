@@ -84,6 +84,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             }
             let Some(metering) = self.shared.metering.clone() else { return false };
             waited = Waited::Yes;
+            self.board.show_wait(*wait);
             let begin = metering.clock.now();
             if !self.shared.progress.wait(wait.lane, wait.count) {
                 return false;

@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 
-use hrr_format::catalogue::Api;
-
-use super::watchdog::{self, Stuck};
 use super::worker::{Sequence, Shared};
 use crate::driver::ReplayError;
 use crate::plan::Planned;
+use crate::triage::diagnosis::Phase;
 
 /// How long the end of a stopped replay waits for threads that are still in the runtime.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,8 +23,6 @@ pub(crate) struct Run {
     pub(crate) prefix: Duration,
     /// Whether threads are still in the runtime.
     pub(crate) abandoned: bool,
-    /// What the watchdog found stuck.
-    pub(crate) stuck: Option<Vec<Stuck>>,
 }
 
 /// A run that is about to begin.
@@ -35,8 +31,8 @@ pub(crate) struct Start<'a> {
     /// Yields each worker's number when its sequence has ended.
     pub(crate) ended: &'a Receiver<u32>,
     pub(crate) sequences: Vec<Sequence>,
-    /// The watchdog's limit.
-    pub(crate) limit: Option<Duration>,
+    /// Told where the run has come to.
+    pub(crate) phase: &'a dyn Fn(Phase),
     /// Devices that are used, as far as that is known.
     pub(crate) devices: &'a [i32],
     /// Where there is a range to be measured: yields how many instructions each captured thread has before it.
@@ -48,20 +44,8 @@ pub(crate) fn execute(
     start: Start<'_>,
     mut plan: impl FnMut() -> Result<Planned, ReplayError>,
 ) -> (Run, Result<Planned, ReplayError>) {
-    let Start { shared, ended, sequences, limit, devices, range } = start;
-    let (done, on_done) = crossbeam::channel::bounded::<()>(1);
-    let (fired, on_fired) = crossbeam::channel::bounded::<Vec<Stuck>>(1);
-    if let Some(limit) = limit {
-        let shared = Arc::clone(shared);
-        // Not joined: it ends when `done` is dropped or when it has fired.
-        std::thread::spawn(move || {
-            if let Some(stuck) = watchdog::watch(&shared, limit, &on_done) {
-                let _ = fired.send(stuck);
-            }
-        });
-    } else {
-        std::mem::forget(fired);
-    }
+    let Start { shared, ended, sequences, phase, devices, range } = start;
+    phase(Phase::Run);
     let workers = sequences.len();
     let entered = Instant::now();
     if range.is_none() {
@@ -73,16 +57,10 @@ pub(crate) fn execute(
         shared.dispatch(Box::new(sequence));
     }
     if let Some(range) = range {
-        match reach_range(shared, &range, &on_fired) {
-            Reached::Range if await_idle(shared, devices, limit) => open(shared, devices),
+        match reach_range(shared, &range) {
             Reached::Range => {
-                let run = Run { wall: begun.elapsed(), abandoned: true, stuck: Some(vec![stuck_idle(limit)]), prefix };
-                shared.progress.stop();
-                return (run, plan());
-            }
-            Reached::Stuck(stuck) => {
-                shared.progress.stop();
-                return (Run { wall: begun.elapsed(), abandoned: true, stuck: Some(stuck), prefix }, plan());
+                await_idle(shared, devices);
+                open(shared, devices);
             }
             // The replay was stopped, or there is no range: the run comes to its end by itself.
             Reached::End => {}
@@ -91,14 +69,10 @@ pub(crate) fn execute(
         begun = Instant::now();
         shared.progress.publish(shared.gate(), 1);
     }
-    let stop = |stuck: Option<Vec<Stuck>>| {
-        shared.progress.stop();
-        Run { wall: begun.elapsed(), abandoned: true, stuck, prefix }
-    };
     for _ in 0..workers {
-        crossbeam::select! {
-            recv(ended) -> worker => if worker.is_err() { return (stop(None), plan()); },
-            recv(on_fired) -> stuck => return (stop(stuck.ok()), plan()),
+        if ended.recv().is_err() {
+            shared.progress.stop();
+            return (Run { wall: begun.elapsed(), abandoned: true, prefix }, plan());
         }
     }
     let planned = match plan() {
@@ -106,31 +80,26 @@ pub(crate) fn execute(
         Err(error) => {
             shared.progress.stop();
             let abandoned = !runners_idle(shared);
-            return (Run { wall: begun.elapsed(), abandoned, stuck: None, prefix }, Err(error));
+            return (Run { wall: begun.elapsed(), abandoned, prefix }, Err(error));
         }
     };
     // Blocking calls that were handed off may still be on their way.
     for (lane, &total) in planned.lane_totals.iter().enumerate() {
         while shared.progress.done(lane as u32) < total && !shared.progress.stopped() {
-            if let Ok(stuck) = on_fired.try_recv() {
-                return (stop(Some(stuck)), Ok(planned));
-            }
             std::thread::yield_now();
         }
     }
     if shared.progress.stopped() {
         let wall = begun.elapsed();
         let abandoned = !runners_idle(shared);
-        return (Run { wall, abandoned, stuck: None, prefix }, Ok(planned));
+        return (Run { wall, abandoned, prefix }, Ok(planned));
     }
     // The timed section ends when the devices are idle.
-    if !await_idle(shared, &planned.devices, limit) {
-        return (stop(Some(vec![stuck_idle(limit)])), Ok(planned));
-    }
+    phase(Phase::Drain);
+    await_idle(shared, &planned.devices);
     let wall = begun.elapsed();
-    drop(done);
     shared.dismiss();
-    (Run { wall, abandoned: false, stuck: None, prefix }, Ok(planned))
+    (Run { wall, abandoned: false, prefix }, Ok(planned))
 }
 
 /// The timed section begins: the devices are idle.
@@ -149,19 +118,14 @@ enum Reached {
     Range,
     /// The replay ended before it.
     End,
-    /// The watchdog fired.
-    Stuck(Vec<Stuck>),
 }
 
 /// Waits until every call before the range has returned.
-fn reach_range(shared: &Shared, range: &Receiver<Vec<u64>>, on_fired: &Receiver<Vec<Stuck>>) -> Reached {
+fn reach_range(shared: &Shared, range: &Receiver<Vec<u64>>) -> Reached {
     /// Between two looks.
     const POLL: Duration = Duration::from_micros(200);
     let mut totals: Option<Vec<u64>> = None;
     loop {
-        if let Ok(stuck) = on_fired.try_recv() {
-            return Reached::Stuck(stuck);
-        }
         if shared.progress.stopped() {
             return Reached::End;
         }
@@ -182,8 +146,8 @@ fn reach_range(shared: &Shared, range: &Receiver<Vec<u64>>, on_fired: &Receiver<
     }
 }
 
-/// Waits for the devices to be idle, in a thread of its own so that the watchdog's limit can end the wait. False if it did.
-fn await_idle(shared: &Shared, devices: &[i32], limit: Option<Duration>) -> bool {
+/// Waits for the devices to be idle, in a thread of its own, whose device is nobody else's.
+fn await_idle(shared: &Shared, devices: &[i32]) {
     let (idle, on_idle) = crossbeam::channel::bounded(1);
     let (runtime, devices) = (Arc::clone(&shared.runtime), devices.to_vec());
     std::thread::spawn(move || {
@@ -194,16 +158,8 @@ fn await_idle(shared: &Shared, devices: &[i32], limit: Option<Duration>) -> bool
         }
         let _ = idle.send(());
     });
-    let deadline = limit.map_or_else(crossbeam::channel::never, crossbeam::channel::after);
-    crossbeam::select! {
-        recv(on_idle) -> _ => true,
-        recv(deadline) -> _ => false,
-    }
-}
-
-fn stuck_idle(limit: Option<Duration>) -> Stuck {
-    let api = Api::by_name("hipDeviceSynchronize").map_or(0, |api| api.id);
-    Stuck { event: 0, lane: 0, api, in_call: true, stuck_for: limit.unwrap_or_default() }
+    // An error means that the thread could not say that it is done; then it is.
+    let _ = on_idle.recv();
 }
 
 /// Waits a while for every runner to leave the runtime.

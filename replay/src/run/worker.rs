@@ -6,16 +6,16 @@
 //! afterwards it is a spare itself. So at most N runners issue at any time, and a replay cannot deadlock where the
 //! program did not.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
 use super::progress::Progress;
 use crate::chaos::Chaos;
-use crate::instruction::{Chunk, Instruction, NOT_READY, flag};
+use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::plan::bounds::NOWHERE;
 use crate::report::meter::{Meter, Metering};
 use crate::runtime::Runtime;
@@ -79,6 +79,29 @@ pub(crate) struct Board {
     pub(crate) event: AtomicU64,
     /// Captured thread and catalogue id of the current instruction: `lane << 32 | in_call << 16 | api`.
     pub(crate) what: AtomicU64,
+    /// What it waits for, if it has to: `lane << 40 | count`, see [`Board::waits_for`].
+    pub(crate) wait: AtomicU64,
+    /// Number + 1 of the worker whose sequence it executes; 0 = none, or a call handed off by one.
+    pub(crate) worker: AtomicU32,
+}
+
+/// Bits of [`Board::wait`] that hold the count.
+const WAIT_COUNT_BITS: u32 = 40;
+
+impl Board {
+    /// Shows what is waited for. More threads or calls than the bits hold show as others; only people look at it.
+    pub(super) fn show_wait(&self, wait: Wait) {
+        let count = wait.count & ((1 << WAIT_COUNT_BITS) - 1);
+        // Relaxed: the watchdog only samples.
+        self.wait.store(u64::from(wait.lane) << WAIT_COUNT_BITS | count, Ordering::Relaxed);
+    }
+
+    /// What it last had to wait for.
+    pub(crate) fn waits_for(&self) -> Wait {
+        // Relaxed: as above.
+        let word = self.wait.load(Ordering::Relaxed);
+        Wait { lane: (word >> WAIT_COUNT_BITS) as u32, count: word & ((1 << WAIT_COUNT_BITS) - 1) }
+    }
 }
 
 /// What all runners share.
@@ -263,6 +286,8 @@ impl<const MEASURING: bool> Runner<MEASURING> {
                     tracing::debug!("worker {}: {error}", sequence.worker);
                 }
             }
+            // Relaxed: the watchdog only samples.
+            self.board.worker.store(sequence.worker + 1, Ordering::Relaxed);
             if MEASURING {
                 self.take_meter(sequence.worker);
             }
@@ -317,8 +342,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         }
     }
 
+    /// The next chunk of the sequence; an error at its end.
     #[inline(always)]
-    fn next_chunk(&mut self, sequence: &Sequence) -> Result<Arc<Chunk>, crossbeam::channel::RecvError> {
+    fn next_chunk(&mut self, sequence: &Sequence) -> Result<Arc<Chunk>, RecvError> {
+        // Relaxed: the watchdog only samples. Waiting for the planner is no wait of this runner's.
+        self.board.event.store(0, Ordering::Relaxed);
         if MEASURING { self.next_chunk_measured(&sequence.chunks) } else { sequence.chunks.recv() }
     }
 
@@ -341,6 +369,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         // Relaxed: a statistic.
         self.shared.hand_offs.fetch_add(1, Ordering::Relaxed);
         self.add_counts();
+        self.board.worker.store(0, Ordering::Relaxed);
         self.shared.dispatch(sequence);
         self.beside = true;
         self.issue(chunk, instruction, at);
@@ -360,8 +389,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             }
         } else {
             for wait in instruction.waits.of(&chunk.waits) {
-                if !self.shared.progress.wait(wait.lane, wait.count) {
-                    return false;
+                if self.shared.progress.done(wait.lane) < wait.count {
+                    self.board.show_wait(*wait);
+                    if !self.shared.progress.wait(wait.lane, wait.count) {
+                        return false;
+                    }
                 }
             }
         }
@@ -374,6 +406,10 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     /// Patches, calls, checks, stores what was created, and publishes. `at` is the position behind the instruction's.
     #[inline(always)]
     fn issue(&mut self, chunk: &Chunk, instruction: &Instruction, at: usize) {
+        // Relaxed: the watchdog only samples.
+        self.board
+            .what
+            .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
         if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
             return;
         }
@@ -387,10 +423,6 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             // that holds the sequence touches it.
             unsafe { fixup.target.write_unaligned(value) };
         }
-        // Relaxed: the watchdog only samples.
-        self.board
-            .what
-            .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
         let measured = if MEASURING { Some(self.begin_call(chunk, instruction, at)) } else { None };
         // SAFETY: the planner paired thunk and entry point, and laid out the words with pointers into memory that lives as
         // long as the chunk, sized by the catalogue.

@@ -80,7 +80,7 @@ struct Record {
     print_environment: bool,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -119,7 +119,8 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let ended = launch::run(name, rest, &interception);
     if !arguments.quiet || matches!(ended, Ended::NotStarted { .. }) {
         // One write, so that the lines stand together among those of other ranks.
-        let text: String = verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
+        let text: String =
+            verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
         eprint!("{text}");
     }
     Ok(ExitCode::from(ended.exit_code()))

@@ -57,22 +57,29 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], interception: &Interc
     for signal in LEFT_TO_PROGRAM {
         before.push((signal, set_handler(signal, libc::SIG_IGN)));
     }
-    // SAFETY: between fork and exec only `sigaction` is called, which is safe there. The program gets the dispositions that
-    // this process was started with: ignored signals stay ignored across exec, so handlers must not become SIG_IGN.
+    // A signal that comes before the program has a number waits until it has one.
+    let mask = block(&PASSED_ON);
+    // SAFETY: between fork and exec only `sigaction` and `pthread_sigmask` are called, which are safe there. The program gets
+    // the dispositions and the mask that this process was started with.
     unsafe {
         command.pre_exec(move || {
             for &(signal, handler) in &before {
                 set_handler(signal, handler);
             }
+            set_mask(&mask);
             Ok(())
         });
     }
-    let mut child = match command.spawn() {
+    let spawned = command.spawn();
+    if let Ok(child) = &spawned {
+        // Relaxed: the handler only needs the number, and runs on this thread.
+        CHILD.store(i32::try_from(child.id()).unwrap_or(0), Ordering::Relaxed);
+    }
+    set_mask(&mask);
+    let mut child = match spawned {
         Ok(child) => child,
         Err(reason) => return Ended::NotStarted { reason },
     };
-    // Relaxed: the handler only needs the number.
-    CHILD.store(i32::try_from(child.id()).unwrap_or(0), Ordering::Relaxed);
     loop {
         match child.wait() {
             Ok(status) => {
@@ -83,6 +90,26 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], interception: &Interc
             Err(reason) => return Ended::NotStarted { reason },
         }
     }
+}
+
+/// Blocks signals, and returns the mask from before.
+fn block(signals: &[libc::c_int]) -> libc::sigset_t {
+    // SAFETY: the sets are writable and zero is a valid value of them.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &signal in signals {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        before
+    }
+}
+
+fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: the set was filled by `block`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
 /// Sets what a signal does, and returns what it did.

@@ -125,7 +125,8 @@ impl Copies<'_> {
         call: &mut Call,
         stream: StreamKey,
     ) -> io::Result<Option<u64>> {
-        if call.ret != 0 || !call.is_issued() {
+        // What graph nodes copy is copied when the graph is launched.
+        if call.ret != 0 || !call.is_issued() || call.api.name.contains("Graph") {
             return Ok(None);
         }
         let recorded = super::fields::hash(event, layout, Extra::BlobLo, Extra::BlobHi);
@@ -201,23 +202,24 @@ impl Copies<'_> {
                 call.refuse(&format!("it reads host memory ({}): {reason}", call.api.params[usize::from(number)].name));
                 Ok(None)
             }
-            (Direction::Out, found) => self.result(call, number, found, rows.row_bytes * rows.rows).map(Some),
+            (Direction::Out, found) => self.result(call, number, found, rows.row_bytes.saturating_mul(rows.rows)),
         }
     }
 
-    /// Gives a call a result to be compared, or one that nothing is known of.
-    fn result(&mut self, call: &mut Call, number: u8, found: Found, size_bytes: u64) -> io::Result<u64> {
+    /// Gives a call a result to be compared, whose number is returned, or one that nothing is known of.
+    fn result(&mut self, call: &mut Call, number: u8, found: Found, size_bytes: u64) -> io::Result<Option<u64>> {
+        let is_known = matches!(found, Found::Blob(_));
         let blob = match found {
             Found::Blob(reference) if reference.number == BlobRef::WITHHELD => {
                 call.reference(SectionTag::BlobOut, number, reference);
-                return Ok(BlobRef::WITHHELD);
+                return Ok(None);
             }
             // Each result is awaited by a number of its own.
             Found::Blob(reference) => self.output.another_number(reference.number)?,
             Found::Lacking(_) => self.output.missing_blob(),
         };
         call.reference(SectionTag::BlobOut, number, BlobRef { number: blob, size_bytes });
-        Ok(blob)
+        Ok(is_known.then_some(blob))
     }
 
     /// A copy that a struct describes and whose one side is host memory, as copies of rectangles, one a slice. Empty where
@@ -283,7 +285,7 @@ impl Copies<'_> {
                     call.refuse(&format!("it reads host memory: {reason}"));
                     return Ok(Vec::new());
                 }
-                (Direction::Out, found) => result = Some(self.result(&mut part, 0, found, slice_bytes)?),
+                (Direction::Out, found) => result = self.result(&mut part, 0, found, slice_bytes)?,
             }
             made.push((part, result));
             // An archive cannot ask for more calls than it has bytes of contents.

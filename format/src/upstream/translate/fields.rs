@@ -188,7 +188,7 @@ fn wanted_bytes(call: &Call, number: u8) -> Option<u64> {
 }
 
 /// Bytes of an element of an array parameter.
-fn element_bytes(role: &Role) -> u64 {
+pub(in crate::upstream) fn element_bytes(role: &Role) -> u64 {
     match *role {
         Role::UseArray(..) | Role::AnyArray(..) => 8,
         Role::Struct(layout, _) => u64::from(STRUCTS[usize::from(layout)].size_bytes),

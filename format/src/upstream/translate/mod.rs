@@ -18,6 +18,9 @@ mod state;
 use std::io;
 use std::path::Path;
 
+pub(super) use fields::element_bytes;
+pub(super) use state::Live;
+
 use copies::{Copies, Found};
 use kernels::{Kernels, Target};
 use output::{Call, Loose, Output, SOME_POINTER};
@@ -153,7 +156,7 @@ impl<'a> Translator<'a> {
             self.imported.warnings.push(format!("the recording is incomplete: {why}"));
         }
         self.output.writer().manifest_mut().imported = Some(self.imported);
-        self.output.finish()
+        self.output.finish(complete)
     }
 
     fn load_what_nothing_loads(&mut self, first: &Event<'_>) -> io::Result<()> {
@@ -324,9 +327,6 @@ impl<'a> Translator<'a> {
 
     /// A result that a copy leaves in host memory.
     fn result(&mut self, thread: usize, stream: state::StreamKey, blob: u64, blocks: bool) {
-        if blob == crate::record::BlobRef::WITHHELD {
-            return;
-        }
         if blocks {
             self.output.observed(thread, blob);
         } else {

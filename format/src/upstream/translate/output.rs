@@ -6,7 +6,9 @@ use std::path::Path;
 
 use crate::archive_writer::ArchiveWriter;
 use crate::catalogue::{Api, SizeInputs};
-use crate::record::{BlobRef, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag, flag, marker, offset, section_bytes};
+use crate::record::{
+    BlobRef, MAX_RECORD_BYTES, NO_PARAM, Presence, Record, SectionTag, flag, marker, offset, section_bytes,
+};
 use crate::record_builder::RecordBuilder;
 use crate::stream_file::ContentsMode;
 use crate::upstream::hash::ContentHash;
@@ -28,6 +30,20 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn new(api: &'static Api) -> Self {
         Call { api, words: vec![0; usize::from(api.words)], ret: 0, aux: 0, flags: 0, sections: Vec::new() }
+    }
+
+    /// The call that a native record tells of.
+    pub(super) fn of_record(api: &'static Api, record: &Record<'_>) -> Self {
+        let sections = record.sections().map_while(Result::ok);
+        let sections = sections.map(|section| (section.tag, section.param, section.presence, section.payload.to_vec()));
+        Call {
+            api,
+            words: record.words().collect(),
+            ret: record.ret(),
+            aux: record.aux(),
+            flags: record.flags(),
+            sections: sections.collect(),
+        }
     }
 
     /// A call that the program did not make.
@@ -317,7 +333,7 @@ impl Output {
     }
 
     /// Writes the streams and the rest.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self, seen_to_its_end: bool) -> io::Result<()> {
         let first = self.first_time.unwrap_or(0);
         self.writer.manifest_mut().clock.tick_at_start = first;
         self.writer.manifest_mut().blob_count = self.next_blob;
@@ -327,7 +343,7 @@ impl Output {
         let calls = self.threads.iter().flat_map(|thread| &thread.records);
         let calls = calls.filter(|record| u16::from_le_bytes([record[offset::API], record[offset::API + 1]]) < marker::FIRST);
         self.writer.manifest_mut().event_count = calls.count() as u64;
-        self.writer.finish()
+        if seen_to_its_end { self.writer.finish() } else { self.writer.abandon() }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::output::{Call, Inputs};
-use crate::catalogue::{Effect, HandleKind, Role};
-use crate::record::{BlobRef, SectionTag};
+use crate::catalogue::{Api, Effect, HandleKind, Role};
+use crate::record::{BlobRef, Record, SectionTag};
 
 /// `hipStreamLegacy` and `hipStreamPerThread`.
 const STREAM_LEGACY: u64 = 1;
@@ -330,5 +330,31 @@ impl State {
             }
             _ => {}
         }
+    }
+}
+
+/// Live memory along the calls of a native archive.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Live(State);
+
+impl Live {
+    /// Takes in a call.
+    pub(in crate::upstream) fn apply(&mut self, api: &'static Api, record: &Record<'_>, thread: usize) {
+        self.0.apply(&Call::of_record(api, record), thread);
+    }
+
+    /// Offsets of addresses of live memory in the bytes of an argument.
+    pub(in crate::upstream) fn pointers(&self, bytes: &[u8]) -> Vec<u16> {
+        let mut offsets = Vec::new();
+        let mut at = 0;
+        while let Some(word) = super::output::unsigned(bytes, at, 8) {
+            if self.0.find(word).is_some() && at <= usize::from(u16::MAX) {
+                offsets.push(at as u16);
+                at += 8;
+            } else {
+                at += 1;
+            }
+        }
+        offsets
     }
 }

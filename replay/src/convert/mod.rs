@@ -1,0 +1,92 @@
+//! `--convert`: from an archive of AMD's in-tree HRR to a native one, and back.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use hrr_format::archive::{Archive, ArchiveError, process_dir};
+use hrr_format::manifest::{self, RootManifest, RootProcess};
+use hrr_format::upstream::write::{Lossy, WriteError, write};
+use hrr_format::upstream::{UpstreamArchive, UpstreamError, translate};
+
+use crate::info::printable;
+
+/// Why nothing was converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// The archive cannot be read.
+    #[error("{0}")]
+    Archive(#[from] ArchiveError),
+    /// An archive of AMD's in-tree HRR cannot be read.
+    #[error("{0}")]
+    Upstream(#[from] UpstreamError),
+    /// The in-tree format does not hold what the archive does.
+    #[error("{0}")]
+    Write(#[from] WriteError),
+    /// The target is there already.
+    #[error("{} exists; name a directory that does not", path.display())]
+    Exists {
+        /// The target.
+        path: PathBuf,
+    },
+    /// A file could not be written.
+    #[error("{}: {reason}", path.display())]
+    Files {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
+}
+
+/// Converts the process archive at a path into a new root with one process, to the other of the two formats.
+///
+/// # Errors
+/// [`ConvertError`].
+pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write) -> Result<(), ConvertError> {
+    if target.exists() {
+        return Err(ConvertError::Exists { path: target.to_owned() });
+    }
+    let files = |path: &Path| {
+        let path = path.to_owned();
+        move |reason| ConvertError::Files { path, reason }
+    };
+    let archive = Archive::open(path)?;
+    let manifest = archive.manifest();
+    let process = process_dir(target, manifest.pid);
+    if manifest.imported.is_some() && archive.path().join(hrr_format::upstream::archive::EVENTS_FILE).is_file() {
+        let upstream = UpstreamArchive::open(archive.path())?;
+        translate(&upstream, &process).map_err(files(&process))?;
+        let root = RootManifest {
+            version: manifest::ROOT_VERSION,
+            capture_mode: "in-tree".to_owned(),
+            owner_pid: manifest.pid,
+            processes: vec![RootProcess {
+                pid: manifest.pid,
+                parent_pid: manifest.parent_pid,
+                complete: manifest.complete,
+                event_count: manifest.event_count,
+                blob_count: manifest.blob_count,
+            }],
+        };
+        let file = target.join(manifest::FILE);
+        root.write(&file).map_err(files(&file))?;
+        let written = format!("{} records as {} native calls", upstream.len(), manifest.event_count);
+        writeln!(out, "[HRR] Converted {written} in {}", printable(&process.display().to_string())).map_err(files(target))?;
+        return Ok(());
+    }
+    let written = write(&archive, &process, lossy)?;
+    writeln!(
+        out,
+        "[HRR] Converted {} calls and {} contents to the in-tree format, version {}, in {}",
+        written.events,
+        written.contents,
+        hrr_format::upstream::write::VERSION,
+        printable(&process.display().to_string())
+    )
+    .map_err(files(target))?;
+    for (what, count) in &written.losses {
+        writeln!(out, "[HRR]   lost: {count} x {}", printable(what)).map_err(files(target))?;
+    }
+    Ok(())
+}

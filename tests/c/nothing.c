@@ -1,0 +1,2 @@
+/* Has nothing to do with HIP. */
+int main(void) { return 0; }

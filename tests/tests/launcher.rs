@@ -1,0 +1,200 @@
+//! `hrr-capture`: the program's own exit status, one verdict at the end, and `check`.
+
+#[path = "../c/program.rs"]
+mod program;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hrr_tests::built;
+use hrr_tests::process::{Finished, run, with_clean_environment};
+use hrr_tests::recording::Scratch;
+use hrr_tests::workload::Workload;
+use program::{LIMIT, LINKED, SHARED, compile};
+
+fn launcher() -> PathBuf {
+    built::output("bin/hrr-capture")
+}
+
+/// `hrr-capture` with arguments, in a folder of its own.
+fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
+    let mut command = Command::new(launcher());
+    with_clean_environment(&mut command);
+    command.args(arguments).current_dir(scratch.path()).env("LD_LIBRARY_PATH", built::libraries());
+    command
+}
+
+fn launch(scratch: &Scratch, arguments: &[&str]) -> Finished {
+    run(&mut command(scratch, arguments), LIMIT)
+}
+
+/// The lines that the launcher adds at the end.
+fn verdict(run: &Finished) -> String {
+    let lines =
+        run.stderr.lines().filter(|line| line.starts_with("[HRR capture]") && !line.contains("Recording HIP calls"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("scratch paths are UTF-8")
+}
+
+fn workload(name: &str) -> PathBuf {
+    Workload::listed(name).program()
+}
+
+#[test]
+fn a_recorded_program_is_replayed_by_the_command_at_the_end() {
+    let scratch = Scratch::new("launch");
+    let program = workload("saxpy_reduce");
+    let run_once = || {
+        let run = launch(&scratch, &["--content", "-o", "a b.hrr", "--", text(&program)]);
+        run.expect_code(0);
+        let plain = run.stdout.clone();
+        assert!(
+            plain.starts_with("saxpy_reduce: ok") && plain.lines().count() == 1,
+            "standard output is the program's\n{run}"
+        );
+        let verdict = verdict(&run);
+        assert!(verdict.contains("1 process (with contents, "), "{run}");
+        let command =
+            verdict.lines().find_map(|line| line.split_once("Replay:  ")).expect("a replay command").1.to_owned();
+        let path = format!("{}:{}", text(&built::output("bin")), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).env("PATH", path).env("LD_LIBRARY_PATH", built::libraries());
+        let replay = hrr_tests::process::run(&mut shell, LIMIT);
+        replay.expect_code(0);
+        assert!(replay.stdout.contains("[HRR] PASS"), "{replay}");
+        command
+    };
+    let first = run_once();
+    // Into the same directory once more: the root alone does not say which of the two is meant.
+    let second = run_once();
+    assert!(first != second && second.contains("pid-"), "{first}, {second}");
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let scratch = Scratch::new("status");
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143), ("exit 255", 255)] {
+        launch(&scratch, &["--", "sh", "-c", script]).expect_code(code);
+    }
+    let missing = launch(&scratch, &["--", "no-such-program"]);
+    missing.expect_code(127);
+    assert!(verdict(&missing).contains("no-such-program cannot be run"), "{missing}");
+    std::fs::write(scratch.path().join("data"), "text").unwrap();
+    launch(&scratch, &["--", "./data"]).expect_code(126);
+    launch(&scratch, &["--no-such-option"]).expect_code(125);
+    launch(&scratch, &["--library", "nowhere.so", "--", "true"]).expect_code(125);
+    launch(&scratch, &["--help"]).expect_code(0);
+    // The program's options are its own, with and without the two dashes.
+    launch(&scratch, &["sh", "-c", "exit 4"]).expect_code(4);
+}
+
+#[test]
+fn nothing_recorded_has_a_reason() {
+    let scratch = Scratch::new("reasons");
+    compile(&scratch, "no_calls", "no_calls", &[&["-Wl,--no-as-needed"], LINKED].concat());
+    compile(&scratch, "nothing", "nothing", &[]);
+    compile(&scratch, "nothing", "static", &["-static"]);
+    compile(&scratch, "sdk", "libcuda.so.1", &[SHARED, &["-DHIP_MALLOC=0", "-Wl,-soname,libcuda.so.1"]].concat());
+    let cuda = format!("-Wl,-rpath,{}", text(scratch.path()));
+    let library = scratch.path().join("libcuda.so.1");
+    compile(&scratch, "nothing", "cuda", &["-Wl,--no-as-needed", text(&library), &cuda]);
+    std::fs::write(scratch.path().join("docker"), "#!/bin/sh\nexit 3\n").unwrap();
+    std::fs::set_permissions(scratch.path().join("docker"), PermissionsExt::from_mode(0o755)).unwrap();
+    for (program, code, expected) in [
+        ("./no_calls", 0, "loaded the HIP runtime"),
+        ("./nothing", 0, "loaded no HIP runtime and made no HIP call"),
+        ("./static", 0, "linked statically"),
+        ("./cuda", 0, "libcuda.so.1"),
+        ("./docker", 3, "put hrr-capture behind the image's name"),
+    ] {
+        let run = launch(&scratch, &["--", program]);
+        run.expect_code(code);
+        assert!(verdict(&run).contains("Nothing was recorded") && verdict(&run).contains(expected), "{run}");
+    }
+    let refused = launch(&scratch, &["-o", "/proc/nowhere/x.hrr", "--", text(&workload("saxpy_reduce"))]);
+    refused.expect_code(0);
+    assert!(verdict(&refused).contains("could not be recorded: /proc/nowhere"), "{refused}");
+}
+
+#[test]
+fn a_program_with_more_rights_is_named_as_such() {
+    // SAFETY: the call has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can make such a program here");
+        return;
+    }
+    let scratch = Scratch::new("rights");
+    let program = compile(&scratch, "nothing", "set_user_id", &[]);
+    std::os::unix::fs::chown(&program, Some(65534), Some(65534)).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+    let run = launch(&scratch, &["--", "./set_user_id"]);
+    assert!(verdict(&run).contains("set-user-ID"), "{run}");
+}
+
+#[test]
+fn patterns_and_the_users_own_preload_are_kept() {
+    let scratch = Scratch::new("patterns");
+    let wrapper = compile(&scratch, "wrapper", "libwrapper.so", SHARED);
+    let program = compile(&scratch, "ways", "ways", LINKED);
+    let mut command = command(&scratch, &["-q", "-o", "out/%rank%-%env{JOB}%", "--", text(&program), "-", "plt"]);
+    command.env("LD_PRELOAD", &wrapper).env("OMPI_COMM_WORLD_RANK", "3").env("JOB", "j7");
+    let run = run(&mut command, LIMIT);
+    run.expect_code(0);
+    assert_eq!(run.stdout, "wrapper saw 1\n", "{run}");
+    assert_eq!(verdict(&run), "", "{run}");
+    let archive = hrr_format::archive::Archive::open(&scratch.path().join("out/3-j7")).unwrap();
+    assert_eq!(archive.manifest().rank, Some(3));
+}
+
+#[test]
+fn the_variables_can_be_set_by_hand() {
+    let scratch = Scratch::new("by-hand");
+    let shown = launch(&scratch, &["--content", "-o", "x.hrr", "--print-environment", "--", "true"]);
+    let mut command = Workload::listed("saxpy_reduce").command();
+    command.envs(shown.stdout.lines().filter_map(|line| line.split_once('=')));
+    run(&mut command, LIMIT).expect_code(0);
+    launch(&scratch, &["check", "x.hrr"]).expect_code(0);
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let scratch = Scratch::new("signals");
+    let script = "trap 'echo got it; exit 9' TERM; echo ready; for i in $(seq 200); do sleep 0.05; done";
+    let mut child = command(&scratch, &["--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    // SAFETY: the process was started here and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    std::io::Read::read_to_string(&mut output, &mut line).unwrap();
+    assert_eq!(line, "ready\ngot it\n");
+}
+
+#[test]
+fn check_tells_what_became_of_a_recording() {
+    let scratch = Scratch::new("check");
+    let program = workload("saxpy_reduce");
+    launch(&scratch, &["--content", "-o", "whole.hrr", "--", text(&program)]).expect_code(0);
+    launch(&scratch, &["-o", "metadata.hrr", "--", text(&program)]).expect_code(0);
+    let killed = compile(&scratch, "surroundings", "surroundings", LINKED);
+    let script = format!("{} killed; :", text(&killed));
+    launch(&scratch, &["--content", "-o", "killed.hrr", "--", "sh", "-c", &script]).expect_code(0);
+    std::fs::create_dir(scratch.path().join("nothing.hrr")).unwrap();
+    for (archive, code, word) in [
+        ("whole.hrr", 0, "recorded:"),
+        ("metadata.hrr", 0, "metadata-only:"),
+        ("killed.hrr", 1, "incomplete:"),
+        ("nothing.hrr", 1, "empty:"),
+        ("missing.hrr", 1, "no such archive"),
+    ] {
+        let check = launch(&scratch, &["check", archive]);
+        check.expect_code(code);
+        assert!(check.output().contains(word), "{check}");
+    }
+}

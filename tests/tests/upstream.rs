@@ -1,0 +1,303 @@
+//! Archives of AMD's in-tree HRR: made by `tests/upstream/generate.py` from the table of records alone, replayed on minihip.
+//!
+//! The generator works out what the device must produce, so a field that is misread shows as another result, a refused call
+//! or a crash. Comparison is to the byte: wrong integers may be close when taken for floats.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use hrr_tests::built;
+use hrr_tests::process::{End, Finished, run, with_clean_environment};
+use hrr_tests::recording::{Contents, Scratch, record};
+use hrr_tests::replaying::Replay;
+use hrr_tests::workload::Workload;
+use serde_json::Value;
+
+/// Longest time that any of the small programs here may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The generated archives, made once.
+fn cases() -> &'static Path {
+    static CASES: OnceLock<Scratch> = OnceLock::new();
+    CASES
+        .get_or_init(|| {
+            let scratch = Scratch::new("upstream");
+            generate(scratch.path(), &[]);
+            scratch
+        })
+        .path()
+}
+
+fn generate(out: &Path, cases: &[&str]) {
+    let generator = built::repository().join("tests/upstream/generate.py");
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(generator).arg("--kernels").arg(built::output("kernels")).arg(out).args(cases);
+    run(&mut command, LIMIT).expect_code(0);
+}
+
+fn expected(case: &Path) -> Value {
+    let path = case.with_extension("json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).expect("the generator writes JSON")
+}
+
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(cases())
+        .expect("the cases were made")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+fn texts<'v>(expected: &'v Value, key: &str) -> Vec<&'v str> {
+    expected[key].as_array().map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect())
+}
+
+fn playback(arguments: &[&str]) -> Finished {
+    let mut command = Command::new(built::playback());
+    with_clean_environment(&mut command);
+    command.args(arguments).env("LD_LIBRARY_PATH", built::libraries());
+    run(&mut command, LIMIT)
+}
+
+/// Replays with further arguments and says in which respect it is not what was expected.
+fn check(case: &Path, arguments: &[&str]) -> Result<(), String> {
+    let expected = expected(case);
+    let replayed = Replay::of(case).env("HIP_HRR_D2H_EXACT", "1").args(arguments).run();
+    let output = replayed.run.output();
+    let fail = |what: &str| Err(format!("{what} expected: {expected}\n{}", replayed.run));
+    if let Some(code) = expected["exit"].as_i64()
+        && replayed.run.end != End::Code(code as i32)
+    {
+        return fail("another exit code");
+    }
+    if let Some(missing) = texts(&expected, "texts").into_iter().find(|text| !output.contains(text)) {
+        return fail(&format!("the text {missing:?}"));
+    }
+    if let Some(wanted) = expected["checks"].as_u64() {
+        let Some(checks) = replayed.checks else { return fail("a summary") };
+        if (checks.exact, checks.skipped) != (wanted, expected["skipped"].as_u64().unwrap_or(0)) {
+            return fail("other counts of checks");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_case_replays_as_its_generator_says() {
+    let failures: Vec<String> = names()
+        .iter()
+        .filter_map(|name| check(&cases().join(name), &[]).err().map(|failure| format!("== {name}: {failure}")))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_case_replays_on_any_number_of_workers_and_in_order_of_dependencies() {
+    let mut failures = Vec::new();
+    for name in names() {
+        for arguments in [&["--threads", "1"][..], &["--threads", "2"], &["--order", "deps"]] {
+            failures.extend(check(&cases().join(&name), arguments).err().map(|failure| format!("== {name}: {failure}")));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn info_tells_what_was_found() {
+    for name in names() {
+        let case = cases().join(&name);
+        let info = playback(&[case.to_str().expect("a plain path"), "--info", "--events"]);
+        assert_eq!(info.end, End::Code(0), "{name}\n{info}");
+        for text in texts(&expected(&case), "info") {
+            assert!(info.output().contains(text), "{name}: {text:?} expected\n{info}");
+        }
+    }
+}
+
+#[test]
+fn times_are_the_recorded_ones() {
+    let case = cases().join("linear_v7");
+    let info = playback(&[case.to_str().expect("a plain path"), "--info", "--events"]);
+    // The generator's clock goes forward by a microsecond a record.
+    let malloc = info.stdout.lines().find(|line| line.contains("hipMalloc(")).expect("the case allocates");
+    assert!(malloc.split_whitespace().any(|word| word == "1.000"), "{malloc}");
+}
+
+/// A converted archive replays to the same results as the original does.
+fn same_after(case: &Path, converted: &Path) -> Result<(), String> {
+    let original = Replay::of(case).env("HIP_HRR_D2H_EXACT", "1").run().passed()?;
+    let again = Replay::of(converted).env("HIP_HRR_D2H_EXACT", "1").run().passed()?;
+    if original == again { Ok(()) } else { Err(format!("{original:?} before, {again:?} after")) }
+}
+
+fn convert(from: &Path, to: &Path, more: &[&str]) -> Finished {
+    let paths = [from, to].map(|path| path.to_str().expect("a plain path"));
+    let mut arguments = vec!["--convert", paths[0], paths[1]];
+    arguments.extend(more);
+    playback(&arguments)
+}
+
+/// Calls of an archive by thread, with their arguments: those that the program made.
+fn calls(archive: &Path) -> Vec<(u64, String, Vec<Value>)> {
+    let info = playback(&[archive.to_str().expect("a plain path"), "--info", "--events", "--json"]);
+    let json: Value = serde_json::from_str(&info.stdout).unwrap_or_else(|error| panic!("{error}\n{info}"));
+    let calls = json["calls"].as_array().expect("calls are listed");
+    calls
+        .iter()
+        .filter(|call| call["api"].is_string() && call["mark"] != "added")
+        .map(|call| {
+            let words = call["arguments"].as_array().into_iter().flatten();
+            let words = words.filter(|argument| argument["name"] != "reads").map(|argument| argument["words"].clone());
+            (call["thread"].as_u64().unwrap_or(0), call["api"].as_str().unwrap_or("").to_owned(), words.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn a_native_form_replays_and_the_way_back_keeps_every_call() {
+    let scratch = Scratch::new("upstream-convert");
+    let mut failures = Vec::new();
+    for name in ["linear_v8", "threads", "graph_v7", "graph_nodes", "pitched_v7", "arguments", "fat_binary_544", "pools", "snapshots"] {
+        let case = cases().join(name);
+        let [native, back, again] = ["native", "back", "again"].map(|what| scratch.path().join(format!("{name}-{what}")));
+        convert(&case, &native, &[]).expect_code(0);
+        assert!(native.join("pid-4242/events/0.evs").is_file());
+        convert(&native, &back, &[]).expect_code(0);
+        assert!(back.join("pid-4242/events.bin").is_file());
+        convert(&back, &again, &[]).expect_code(0);
+        for converted in [&native, &back, &again] {
+            let same = same_after(&case, converted);
+            failures.extend(same.err().map(|failure| format!("== {}: {failure}", converted.display())));
+        }
+        let (first, second) = (calls(&native), calls(&again));
+        assert_eq!(first.len(), second.len(), "{name}");
+        for (one, other) in first.iter().zip(&second) {
+            assert_eq!((one.0, &one.1), (other.0, &other.1), "{name}");
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What stands between a program recorded here and the in-tree format is named, and nothing is written.
+#[test]
+fn recorded_programs_convert_or_say_what_would_be_lost() {
+    let scratch = Scratch::new("upstream-programs");
+    for (name, loss) in [
+        ("module_launch", None),
+        ("threads8", None),
+        ("saxpy_reduce", None),
+        ("errors", Some("that did not succeed")),
+    ] {
+        let recording = record(&Workload::listed(name), Contents::Recorded);
+        let target = scratch.path().join(name);
+        let converted = convert(&recording.archive, &target, &[]);
+        match loss {
+            None => {
+                converted.expect_code(0);
+                same_after(&recording.archive, &target).unwrap_or_else(|failure| panic!("{name}: {failure}"));
+            }
+            Some(loss) => {
+                converted.expect_code(1);
+                assert!(converted.output().contains(loss), "{converted}");
+                assert!(!target.exists());
+                let lossy = convert(&recording.archive, &target, &["--lossy"]);
+                lossy.expect_code(0);
+                assert!(lossy.stdout.contains(loss), "{lossy}");
+            }
+        }
+    }
+}
+
+/// Fields whose misreading the cases must notice: entry point, field, and by how much its offset is moved.
+const MUTATIONS: [(&str, &str, &str); 14] = [
+    ("linear_v7", "hipMalloc", "size"),
+    ("linear_v7", "hipMemcpy", "dst"),
+    ("linear_v7", "hipMemcpy", "src"),
+    ("linear_v7", "hipMemcpy", "sizeBytes"),
+    ("linear_v7", "hipMemcpy", "$blob_hash_lo"),
+    ("linear_v7", "hipMemcpy", "$blob_hash_hi"),
+    ("linear_v7", "hipMemsetAsync", "sizeBytes"),
+    ("linear_v7", "hipModuleLoad", "$co_hash_lo"),
+    ("pitched_v7", "hipMemcpy2D", "dpitch"),
+    ("pitched_v7", "hipMemcpy2D", "width"),
+    ("pitched_v7", "hipMemcpy2D", "$d2h_hash_lo"),
+    ("pitched_v7", "hipMemcpy3D", "p.inline"),
+    ("widths", "hipMemsetD16", "count"),
+    ("pools", "hipMallocFromPoolAsync", "dev_ptr*"),
+];
+
+/// The table of records with one field exchanged with its neighbour is a misread field.
+#[test]
+fn a_misread_field_is_noticed() {
+    let scratch = Scratch::new("upstream-mutations");
+    let table = std::fs::read_to_string(built::repository().join("format/upstream/records.tsv")).expect("the table is there");
+    let path = scratch.path().join("records.tsv");
+    let mut missed: Vec<String> = Vec::new();
+    for (case, api, field) in MUTATIONS {
+        std::fs::write(&path, exchanged(&table, api, field)).expect("the scratch folder is writable");
+        let replayed =
+            Replay::of(&cases().join(case)).env("HIP_HRR_D2H_EXACT", "1").env("HIP_HRR_UPSTREAM_RECORDS", &path).run();
+        if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases().join(case))["checks"].as_u64()) {
+            missed.push(format!("{case}: {api}.{field}"));
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
+
+/// The table with a field of an entry point exchanged with the one after it, or the one before where it is the last.
+fn exchanged(table: &str, api: &str, field: &str) -> String {
+    let rows = table.lines().map(|line| {
+        let mut columns: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if columns.get(1).map(String::as_str) != Some(api) {
+            return line.to_owned();
+        }
+        let mut fields: Vec<&str> = columns[4].split(' ').collect();
+        let at = fields.iter().position(|known| known.split(':').next() == Some(field));
+        let at = at.unwrap_or_else(|| panic!("{api} has no field {field}"));
+        let other = if at + 1 < fields.len() { at + 1 } else { at - 1 };
+        fields.swap(at, other);
+        columns[4] = fields.join(" ");
+        columns.join("\t")
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// A file cut anywhere, or with any byte changed, is read, refused or replayed: nothing hangs or crashes.
+#[test]
+fn damaged_files_never_crash() {
+    let scratch = Scratch::new("upstream-damage");
+    let source = cases().join("graph_nodes/pid-4242");
+    let target = scratch.path().join("pid-4242");
+    copy(&source, &target);
+    let whole = std::fs::read(source.join("events.bin")).expect("the case has events");
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    for _ in 0..60 {
+        let mut bytes = whole.clone();
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = (seed >> 33) as usize % bytes.len();
+        match seed & 3 {
+            0 => bytes.truncate(at),
+            1 => bytes[at] = 0xff,
+            _ => bytes[at] ^= 1 << (seed >> 60 & 7),
+        }
+        std::fs::write(target.join("events.bin"), &bytes).expect("the scratch folder is writable");
+        let replay = playback(&[target.to_str().expect("a plain path"), "--info"]);
+        assert!(matches!(replay.end, End::Code(0 | 1)), "byte {at}, seed {seed:#x}\n{replay}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("the scratch folder is writable");
+    for entry in std::fs::read_dir(from).expect("the folder is there").flatten() {
+        let target: PathBuf = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("the scratch folder is writable");
+        }
+    }
+}
