@@ -13,8 +13,10 @@ use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
 use crate::mutation::Mutation;
+use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::Annotate;
 use crate::plan::error::PlanError;
+use crate::plan::kernel_choice::Replaced;
 use crate::plan::escort::TriagePlan;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
@@ -44,6 +46,8 @@ pub(crate) struct Campaign<'a> {
     device_count: i32,
     assignment: Assignment,
     pub(crate) placement: Placement,
+    /// Device memory at recorded addresses.
+    pub(crate) memory: Arc<placement::Placement>,
     pub(crate) timer: Option<Arc<GpuTimer>>,
     metering: Option<Arc<Metering>>,
     live: Option<Arc<Live>>,
@@ -91,6 +95,15 @@ impl<'a> Campaign<'a> {
         if device_count < 1 {
             return Err(ReplayError::NoDevice { path: runtime.path().display().to_string() });
         }
+        let choices = &options.choices;
+        choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+        // Before anything else takes the addresses.
+        let memory = match choices.placement {
+            PlacementPolicy::WherePossible if !choices.new_memory.pads() => {
+                placement::Placement::prepare(archive, runtime, &choices.devices, device_count)
+            }
+            _ => placement::Placement::off(Arc::clone(runtime)),
+        };
         let assignment = Assignment::new(archive, options.threads);
         // Placement wants a device before anything is planned; a thread starts on device 0.
         let info = runtime.device_info(0);
@@ -113,6 +126,7 @@ impl<'a> Campaign<'a> {
             device_count,
             assignment,
             placement,
+            memory: Arc::new(memory),
             timer,
             metering,
             live,
@@ -213,6 +227,8 @@ impl<'a> Campaign<'a> {
     ) -> Result<(Session<'a>, Ran), ReplayError> {
         let planning = Instant::now();
         let (checks, on_check) = unbounded();
+        let choices = self.options.choices.clone();
+        let replaced = Replaced::read(&choices.replacements).map_err(ReplayError::Environment)?;
         let mut planner = Planner::new(PlanSettings {
             archive: self.archive,
             runtime: self.runtime,
@@ -223,6 +239,9 @@ impl<'a> Campaign<'a> {
             budget_bytes: self.options.budget_bytes,
             checks,
             annotate: self.annotate(),
+            choices,
+            placement: Arc::clone(&self.memory),
+            replaced,
             triage: self.triage_plan(),
         });
         let (inboxes, sequences) = self.inboxes();

@@ -11,9 +11,12 @@ use clap::{Parser, ValueEnum};
 use hrr_format::archive::Archive;
 use hrr_format::upstream::write::Lossy;
 
+use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
+use crate::device_map::DeviceMap;
 use crate::convert::run_convert;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
+use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
 use crate::processes::{self, Rank};
@@ -79,6 +82,26 @@ struct Arguments {
     /// quarter of the machine's memory]
     #[arg(long, value_name = "MIB", help_heading = "Replay")]
     memory_budget: Option<u64>,
+
+    /// Which device stands for each recorded one: RECORDED:LIVE pairs, like 0:0,1:0
+    #[arg(long, value_name = "MAP", help_heading = "Replay")]
+    device_map: Option<DeviceMap>,
+
+    /// Allocate with the recorded calls instead of mapping memory at its recorded addresses
+    #[arg(long, help_heading = "Replay")]
+    no_placement: bool,
+
+    /// Launch only kernels whose name contains this; no result is compared
+    #[arg(long, value_name = "TEXT", help_heading = "Replay")]
+    kernel_filter: Option<String>,
+
+    /// Launch the kernel of this name from a code object file instead; may be given several times
+    #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
+    replace_kernel: Vec<Replacement>,
+
+    /// Name every kernel pointer argument that lies in no live allocation
+    #[arg(long, help_heading = "Replay")]
+    warn_untranslated_args: bool,
 
     /// Replay this often in one process and report each repetition
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Timing runs")]
@@ -294,6 +317,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for warning in archive.warnings() {
         eprintln!("[HRR] warning: {warning}");
     }
+    let choices = Choices {
+        devices: arguments.device_map.clone().unwrap_or_default(),
+        placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
+        kernel_filter: arguments.kernel_filter.clone(),
+        replacements: arguments.replace_kernel.clone(),
+        warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
+        new_memory: NewMemory::from_env()?,
+    };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments);
     let runtime = {
@@ -309,6 +340,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         triage: triage_options(arguments),
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
+        choices,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
         measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },
@@ -324,6 +356,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
+    for line in &outcome.untranslated_lines {
+        eprintln!("[HRR] {line}");
+    }
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }

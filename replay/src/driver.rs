@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
 use crate::campaign::{Campaign, Ran, Session};
+use crate::choices::Choices;
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
@@ -55,6 +56,8 @@ pub struct ReplayOptions {
     pub pace: Pace,
     /// Which part of the archive is measured; `None` = all of it.
     pub range: Option<RangeOption>,
+    /// What is done otherwise than recorded.
+    pub choices: Choices,
 }
 
 impl ReplayOptions {
@@ -147,6 +150,16 @@ pub struct Outcome {
     pub hand_offs: u64,
     /// Where workers ran.
     pub placement: String,
+    /// Where device memory came to lie.
+    pub memory: MemoryOutcome,
+    /// Calls that were issued.
+    pub issued: u64,
+    /// Launches left out by the kernel filter.
+    pub filtered: u64,
+    /// Launches of replaced kernels.
+    pub replaced: u64,
+    /// One line on each pointer that did not translate, where that was asked for.
+    pub untranslated_lines: Vec<String>,
     /// Pinned and pageable staging memory in bytes.
     pub staged_bytes: (u64, u64),
     /// Whether threads are still in the runtime: the process must end without waiting for them.
@@ -181,6 +194,23 @@ impl Outcome {
     pub fn all_skipped(&self) -> bool {
         self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.missed() > 0
     }
+}
+
+/// Where device memory came to lie.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryOutcome {
+    /// Device allocations at their recorded addresses.
+    pub placed: u64,
+    /// Device allocations elsewhere.
+    pub not_placed: u64,
+    /// Why addresses could not be had; empty where all could.
+    pub refusals: String,
+    /// Whether memory was to be placed.
+    pub placement_on: bool,
+    /// Addresses in uploads that are not true any more.
+    pub stale: u64,
+    /// The first of them.
+    pub first_stale: Option<String>,
 }
 
 /// What is known once the plan stands, for the lines printed before the clock starts.
@@ -328,6 +358,18 @@ fn outcome(
         waits: planned.waits,
         hand_offs: last.hand_offs,
         placement: campaign.placement.description.clone(),
+        memory: MemoryOutcome {
+            placed: planned.placed,
+            not_placed: planned.not_placed,
+            refusals: campaign.memory.refusals(),
+            placement_on: campaign.memory.is_on(),
+            stale: planned.stale,
+            first_stale: planned.first_stale.clone(),
+        },
+        issued: planned.issued,
+        filtered: planned.filtered,
+        replaced: planned.replaced,
+        untranslated_lines: planned.untranslated_lines.clone(),
         staged_bytes: session.staged_bytes(),
         abandoned: last.run.abandoned,
         repetitions: gathered.repetitions(),

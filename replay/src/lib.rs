@@ -8,8 +8,10 @@
 
 pub(crate) mod campaign;
 pub(crate) mod chaos;
+pub mod choices;
 pub mod cli;
 pub mod compare;
+pub mod device_map;
 pub mod convert;
 pub mod driver;
 pub mod info;
@@ -17,6 +19,7 @@ pub(crate) mod instruction;
 #[doc(hidden)]
 pub mod measure;
 pub(crate) mod mutation;
+pub mod placement;
 pub mod plan;
 pub mod processes;
 pub(crate) mod repeat;

@@ -261,6 +261,121 @@ impl Runtime {
         let _ = unsafe { self.call("hipHostFree", &[address as u64]) };
     }
 
+    /// A kernel of a code object, loaded on a device for as long as the process lives.
+    ///
+    /// # Errors
+    /// The runtime's error.
+    pub(crate) fn load_function(&self, device: i32, image: &[u8], name: &str) -> Result<u64, RuntimeError> {
+        self.set_device(device)?;
+        let (mut module, mut function) = (0u64, 0u64);
+        // SAFETY: the pointers are to a handle and to a whole code object that outlive the call.
+        unsafe { self.call("hipModuleLoadData", &[&raw mut module as u64, image.as_ptr() as u64]) }
+            .map_err(|code| self.failed("hipModuleLoadData", code, "the file holds no code object for this device"))?;
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        // SAFETY: the pointers are to a handle and to a C string that outlive the call; the module was just loaded.
+        unsafe { self.call("hipModuleGetFunction", &[&raw mut function as u64, module, name.as_ptr() as u64]) }
+            .map_err(|code| self.failed("hipModuleGetFunction", code, "the code object has no kernel of this name"))?;
+        Ok(function)
+    }
+
+    /// Smallest unit in bytes that the virtual memory interface maps on a device; `None` where the device has none.
+    pub(crate) fn mapping_granularity(&self, device: i32, otherwise: u64) -> Option<u64> {
+        /// `hipDeviceAttributeVirtualMemoryManagementSupported`.
+        const VIRTUAL_MEMORY: u64 = 89;
+        let mut supported = 0i32;
+        let words = [&raw mut supported as u64, VIRTUAL_MEMORY, device as u32 as u64];
+        // SAFETY: the first argument points to an int that outlives the call.
+        let asked = unsafe { self.call("hipDeviceGetAttribute", &words) };
+        if asked.is_err() || supported == 0 {
+            return None;
+        }
+        let mut bytes = 0u64;
+        let properties = mapping_properties(device);
+        // SAFETY: the pointers are to a size and to properties that outlive the call.
+        let asked = unsafe {
+            self.call("hipMemGetAllocationGranularity", &[&raw mut bytes as u64, properties.as_ptr() as u64, 0])
+        };
+        Some(if asked.is_ok() && bytes.is_power_of_two() { bytes } else { otherwise })
+    }
+
+    /// Free memory of a device in bytes; the calling thread's device afterwards is that one.
+    pub(crate) fn free_bytes(&self, device: i32) -> u64 {
+        let (mut free, mut total) = (0u64, 0u64);
+        if self.set_device(device).is_err() {
+            return 0;
+        }
+        // SAFETY: both arguments point to sizes that outlive the call.
+        let asked = unsafe { self.call("hipMemGetInfo", &[&raw mut free as u64, &raw mut total as u64]) };
+        if asked.is_ok() { free } else { 0 }
+    }
+
+    /// Maps memory of a device at an address, accessible from all devices that can reach it. Returns the memory's handle.
+    ///
+    /// # Errors
+    /// Why it does not lie there.
+    pub(crate) fn map_at(
+        &self,
+        device: i32,
+        device_count: i32,
+        base: u64,
+        len_bytes: u64,
+    ) -> Result<u64, &'static str> {
+        self.set_device(device).map_err(|_| "the device cannot be made current")?;
+        let mut reserved = 0u64;
+        // SAFETY: the first argument points to an address that outlives the call; the wanted one is only a number.
+        unsafe { self.call("hipMemAddressReserve", &[&raw mut reserved as u64, len_bytes, 0, base, 0]) }
+            .map_err(|_| "the runtime does not reserve the addresses")?;
+        // SAFETY: the range was just reserved, with this length.
+        let give_back = || unsafe { self.call("hipMemAddressFree", &[reserved, len_bytes]) };
+        if reserved != base {
+            let _ = give_back();
+            return Err("the addresses are taken in this process");
+        }
+        let mut handle = 0u64;
+        let properties = mapping_properties(device);
+        // SAFETY: the pointers are to a handle and to properties that outlive the call.
+        let created =
+            unsafe { self.call("hipMemCreate", &[&raw mut handle as u64, len_bytes, properties.as_ptr() as u64, 0]) };
+        if created.is_err() {
+            let _ = give_back();
+            return Err("the device has no memory left for it");
+        }
+        // SAFETY: the range is reserved and the memory was made with the same length.
+        let mapped = unsafe { self.call("hipMemMap", &[base, len_bytes, 0, handle, 0]) };
+        let access = |devices: &[i32]| {
+            // `hipMemAccessDesc`: location kind device (1), ordinal, read and write (3).
+            let descriptors: Vec<[i32; 3]> = devices.iter().map(|&device| [1, device, 3]).collect();
+            let words = [base, len_bytes, descriptors.as_ptr() as u64, descriptors.len() as u64];
+            // SAFETY: the range is mapped, and the descriptors outlive the call.
+            unsafe { self.call("hipMemSetAccess", &words) }
+        };
+        let all: Vec<i32> = (0..device_count).collect();
+        if mapped.is_ok() && (access(&all).is_ok() || access(&[device]).is_ok()) {
+            return Ok(handle);
+        }
+        if mapped.is_ok() {
+            // SAFETY: the range was mapped above, and nothing uses it.
+            let _ = unsafe { self.call("hipMemUnmap", &[base, len_bytes]) };
+        }
+        // SAFETY: the handle was made above and is not used any more.
+        let _ = unsafe { self.call("hipMemRelease", &[handle]) };
+        let _ = give_back();
+        Err("the runtime does not map memory there")
+    }
+
+    /// Undoes [`Self::map_at`].
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    pub(crate) unsafe fn unmap_at(&self, base: u64, len_bytes: u64, handle: u64) {
+        // SAFETY: by this function's contract; what fails here has no consequence for a replay that is over.
+        unsafe {
+            let _ = self.call("hipMemUnmap", &[base, len_bytes]);
+            let _ = self.call("hipMemRelease", &[handle]);
+            let _ = self.call("hipMemAddressFree", &[base, len_bytes]);
+        }
+    }
+
     /// The file that holds the code of `hipGetDeviceCount`.
     fn loaded_path(&self) -> Option<PathBuf> {
         let address = self.entry_point_named("hipGetDeviceCount")?;
@@ -278,6 +393,11 @@ impl Runtime {
         let name = unsafe { CStr::from_ptr(name) };
         Some(PathBuf::from(name.to_string_lossy().into_owned()))
     }
+}
+
+/// `hipMemAllocationProp` of pinned memory (type 1) on a device (location kind 1), as 32 bytes.
+fn mapping_properties(device: i32) -> [u64; 4] {
+    [1, 1 | u64::from(device as u32) << 32, 0, 0]
 }
 
 fn open(name: &OsStr) -> Result<libloading::os::unix::Library, String> {

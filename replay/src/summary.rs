@@ -80,6 +80,11 @@ pub fn summary(outcome: &Outcome) -> String {
         let _ = writeln!(text, "[HRR] Teardown : {:.1} ms", teardown.as_secs_f64() * 1e3);
     }
     let _ = writeln!(text, "[HRR] Threads used : {}", outcome.workers);
+    let _ = writeln!(
+        text,
+        "[HRR] Calls     : {} issued, {} skipped because they have no effect here",
+        outcome.issued, outcome.skipped
+    );
     let _ = writeln!(text, "[HRR] Kernels launched: {}", outcome.kernels);
     let _ = writeln!(text, "[HRR] Graphs launched : {}", outcome.graphs);
     if let Some(gpu) = outcome.gpu {
@@ -111,7 +116,18 @@ pub fn summary(outcome: &Outcome) -> String {
     for (reason, count) in &verdict.skipped {
         let _ = writeln!(text, "[HRR]   skipped {count}: {}", reason.as_str());
     }
-    let _ = writeln!(text, "[HRR] Placement : {}", outcome.placement);
+    let _ = writeln!(text, "[HRR] Workers   : {}", outcome.placement);
+    let memory = &outcome.memory;
+    let _ = write!(
+        text,
+        "[HRR] Placement : {} placed at their recorded addresses, {} elsewhere",
+        memory.placed, memory.not_placed
+    );
+    let _ = match (memory.placement_on, memory.refusals.as_str()) {
+        (false, _) => writeln!(text, " (off)"),
+        (true, "") => writeln!(text),
+        (true, refusals) => writeln!(text, " ({refusals})"),
+    };
     let mut counted = |count: u64, line: &str| {
         if count > 0 {
             let _ = writeln!(text, "[HRR] {line}");
@@ -143,6 +159,19 @@ pub fn summary(outcome: &Outcome) -> String {
             outcome.untranslated
         ),
     );
+    counted(
+        memory.stale,
+        &format!(
+            "Stale pointers: {} addresses of memory that lies elsewhere now were uploaded; first: {}",
+            memory.stale,
+            memory.first_stale.as_deref().unwrap_or("?")
+        ),
+    );
+    counted(
+        outcome.filtered,
+        &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),
+    );
+    counted(outcome.replaced, &format!("Replaced      : {} launches of replaced kernels", outcome.replaced));
     for (api, code) in outcome.teardown_failures.iter().take(3) {
         counted(1, &format!("Teardown : {api} failed with {code}"));
     }

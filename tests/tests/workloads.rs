@@ -127,6 +127,13 @@ every_way! {
     pointer_table: Independent;
     api_rate: Independent;
     forever: Independent;
+    sweep_copies: Independent;
+    sweep_devices: Independent;
+    sweep_memory: Independent;
+    sweep_launches: Independent;
+    sweep_graphs: Independent;
+    sweep_modules: Independent;
+    sweep_streams: Independent;
 }
 
 #[test]

@@ -122,7 +122,15 @@ mod tests {
     use crate::slots::SlotTable;
 
     fn allocation(base: u64, size_bytes: u64, table: &mut SlotTable) -> Allocation {
-        Allocation { base, size_bytes, slot: table.allocate(0), object: 0, space: Space::Device, bounded: true, release: None }
+        Allocation {
+            base,
+            size_bytes,
+            slot: table.allocate(0),
+            object: 0,
+            space: Space::Device,
+            bounded: true,
+            release: None,
+        }
     }
 
     #[test]

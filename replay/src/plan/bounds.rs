@@ -14,6 +14,7 @@ use super::address::{Place, Space};
 use super::error::Refusal;
 use super::lower::{Call, RecordInputs, in_bytes, word_at};
 use crate::instruction::Chunk;
+use crate::stage::Shape;
 
 /// Most bytes laid out for one argument that is passed by pointer: any real one is far smaller.
 pub(crate) const MAX_INLINE_BYTES: u64 = 64 << 20;
@@ -270,6 +271,53 @@ fn named_reach(layout: &str, offset_bytes: u32, element: &[u8]) -> Reach {
     let counts_elements = copy.arrays.iter().any(|&array| word_at(element, array as usize) != 0)
         || is_batch && [0, 40].iter().any(|&kind| word_at(element, kind) as u32 == 2);
     if counts_elements { Reach::Elements(bytes) } else { Reach::Bytes(bytes) }
+}
+
+/// The shape of the host side of a copy that a struct describes, whose contents were recorded as `blob_bytes` packed bytes.
+/// `None` where the struct's numbers do not give so many.
+pub(crate) fn host_shape(layout: &StructLayout, field: &StructField, element: &[u8], blob_bytes: u64) -> Option<Shape> {
+    /// Four channels of 32 bits: the largest element of an array.
+    const MAX_ELEMENT_BYTES: u64 = 16;
+    let (name, base) = match layout.name {
+        "hipGraphNodeParams" => ("hipMemcpy3DParms", 32),
+        name => (name, 0),
+    };
+    let (element, offset_bytes) = (element.get(base..)?, field.offset_bytes.checked_sub(base as u32)?);
+    let copies = COPIES.iter().filter(|copy| copy.layout == name);
+    let (copy, side) =
+        copies.filter_map(|copy| Some((copy, copy.sides.iter().find(|side| side.address == offset_bytes)?))).next()?;
+    let at = |offset: Option<u32>, otherwise: u64| offset.map_or(otherwise, |offset| word_at(element, offset as usize));
+    let [width, height, depth] = [at(copy.extent[0], 1), at(copy.extent[1], 1), at(copy.extent[2], 1)];
+    let elements = width.checked_mul(height)?.checked_mul(depth)?;
+    if elements == 0 {
+        return (blob_bytes == 0).then(|| Shape::linear(0));
+    }
+    let counts_elements = matches!(named_reach(name, offset_bytes, element), Reach::Elements(_));
+    // What a row has tells how large elements are; the runtime goes by the array, which may say otherwise.
+    let unit = blob_bytes / elements;
+    if unit.checked_mul(elements) != Some(blob_bytes) || unit == 0 || unit > MAX_ELEMENT_BYTES {
+        return None;
+    }
+    let most = if counts_elements { MAX_ELEMENT_BYTES } else { unit };
+    if !counts_elements && unit != 1 {
+        return None;
+    }
+    let row_bytes = width.checked_mul(unit)?;
+    let [x, y, z] = side.position.map(|offset| at(offset, 0));
+    let given = word_at(element, side.pitch as usize);
+    let pitch_bytes = if given == 0 { row_bytes } else { given };
+    let rows = match at(side.rows, 0) {
+        0 => height,
+        rows => rows,
+    };
+    let slice_bytes = rows.checked_mul(pitch_bytes)?;
+    let lead_bytes = z.checked_mul(slice_bytes)?.checked_add(y.checked_mul(pitch_bytes)?)?.checked_add(x)?;
+    let shape = Shape { lead_bytes, row_bytes, rows: height, pitch_bytes, slices: depth, slice_bytes, tail_bytes: 0 };
+    // Larger elements reach further in the last row, and in every row where rows follow each other without a pitch.
+    let grown = if given == 0 { blob_bytes } else { row_bytes };
+    let tail_bytes = (grown / unit).checked_mul(most - unit)?;
+    let shape = Shape { tail_bytes, ..shape };
+    shape.span_bytes().is_some().then_some(shape)
 }
 
 fn copy_reach(copy: &Copy, side: &Side, element: &[u8]) -> Option<u64> {

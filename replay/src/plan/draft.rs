@@ -34,6 +34,36 @@ impl Draft {
         unsafe { self.words.add(usize::from(index)).write(value) };
     }
 
+    /// Lays other argument words out in place of the present ones. `moved` says which fix-up of an old word goes to which new
+    /// one; fix-ups of the other old words are dropped, those of other memory stay.
+    pub(crate) fn replace_words(
+        &mut self,
+        chunk: &mut Chunk,
+        words: &[u64],
+        moved: &[(usize, usize)],
+        old_count: usize,
+    ) {
+        let old = self.words;
+        let place = chunk.memory.allocate(words.len().max(1));
+        for (index, &word) in words.iter().enumerate() {
+            // SAFETY: `index` is below the length allocated.
+            unsafe { place.add(index).write(word) };
+        }
+        self.fixups.retain_mut(|fixup| {
+            let Some(index) = (0..old_count).find(|&index| fixup.target == old.wrapping_add(index)) else {
+                return true;
+            };
+            match moved.iter().find(|(from, _)| *from == index) {
+                Some(&(_, to)) => {
+                    fixup.target = place.wrapping_add(to);
+                    true
+                }
+                None => false,
+            }
+        });
+        self.words = place;
+    }
+
     /// Makes room for one more argument word behind the first `count`.
     pub(crate) fn append_word(&mut self, chunk: &mut Chunk, count: usize) {
         let place = chunk.memory.allocate(count + 1);

@@ -122,7 +122,7 @@ pub enum Refusal {
         len_bytes: u64,
     },
     /// A shape of host memory replay does not lay out.
-    #[error("copies host memory in a shape that replay does not support yet ({0})")]
+    #[error("copies host memory in a shape that replay does not lay out ({0})")]
     Shape(&'static str),
     /// The archive uses more devices than there are.
     #[error("uses device {device}, and the runtime has {count}")]
@@ -136,6 +136,14 @@ pub enum Refusal {
     /// something else. Planning leaves it out and counts it.
     #[error("failed at capture over host memory that was not recorded")]
     NotReissued,
+    /// A kernel's replacement cannot be loaded.
+    #[error("launches kernel {kernel:?}, whose replacement cannot be used: {reason}")]
+    Replacement {
+        /// The kernel's name.
+        kernel: String,
+        /// The runtime's error.
+        reason: String,
+    },
     /// Staging failed.
     #[error(transparent)]
     Stage(#[from] StageError),

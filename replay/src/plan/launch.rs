@@ -10,6 +10,8 @@ use super::error::Refusal;
 use super::lower::{Call, Lowering, padded_copy_to, word_at};
 use crate::instruction::Chunk;
 
+/// A low half below is more likely a small number beside another number than a part of an address.
+const SMALLEST_LOW_HALF: u64 = 0x1_0000;
 /// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `_SIZE` and `_END`: the keys of an `extra` array.
 const EXTRA_BUFFER: u64 = 1;
 const EXTRA_SIZE: u64 = 2;
@@ -52,7 +54,18 @@ impl<'a> Planner<'a> {
     ) -> Result<u64, Refusal> {
         let kernel = self.archive.kernels().of_launch(call.record.aux());
         let name = || kernel.map_or_else(|| "(unknown)".to_owned(), |kernel| kernel.name.clone());
-        let section = call.record.section_tagged(SectionTag::KernelArgs);
+        let mut section = call.record.section_tagged(SectionTag::KernelArgs);
+        let in_struct = |first: &Section<'_>| {
+            let param = call.api.params.get(usize::from(first.param));
+            param.is_some_and(|param| !matches!(param.role, Role::KernelParams | Role::Extra))
+        };
+        if let Some(first) = section.filter(in_struct) {
+            // Each struct of a launch on several devices has its own arguments; the record names one kernel.
+            section = lowering.next_section(call, SectionTag::KernelArgs, first.param);
+            if section.is_some_and(|section| section.payload.len() != first.payload.len()) {
+                return Err(Refusal::Shape("one call launches kernels with different arguments"));
+            }
+        }
         let args = kernel.and_then(|kernel| kernel.args.as_deref());
         let bytes = match section {
             Some(Section { presence: Presence::Withheld, .. }) => {
@@ -69,7 +82,7 @@ impl<'a> Planner<'a> {
         let base = padded_copy_to(chunk, bytes, room).cast::<u8>();
         match args {
             Some(args) => {
-                for arg in args {
+                for (index, arg) in args.iter().enumerate() {
                     let (offset, size) = (arg.offset as usize, arg.size as usize);
                     let Some(value) = bytes.get(offset..).and_then(|rest| rest.get(..size)) else { continue };
                     // SAFETY: `offset + size` is within the bytes copied.
@@ -79,6 +92,15 @@ impl<'a> Planner<'a> {
                     {
                         // The high half is the next argument.
                         self.patch_embedded(draft, lowering, place, whole);
+                    } else if size == 4
+                        && arg.kind == ArgKind::ByValue
+                        && args.get(index + 1).is_some_and(|next| next.size == 4 && next.offset as usize == offset + 4)
+                        && let Some(pair) = bytes.get(offset..).and_then(|rest| rest.get(..8))
+                        && word_at(pair, 0) & u64::from(u32::MAX) >= SMALLEST_LOW_HALF
+                        && word_at(pair, 0) >> 32 != 0
+                    {
+                        // A pointer passed as its two halves.
+                        self.patch_embedded(draft, lowering, place, pair);
                     } else if arg.kind == ArgKind::GlobalBuffer && size == 8 {
                         self.patch_pointer(call, draft, lowering, place, word_at(value, 0));
                     } else if size >= 8 {
@@ -171,6 +193,7 @@ impl<'a> Planner<'a> {
             }
             None => {
                 self.untranslated += 1;
+                self.name_untranslated(call, address);
                 tracing::debug!(event = call.event, address, "kernel pointer argument lies in no live allocation");
                 // SAFETY: the argument's 8 bytes lie within the bytes copied.
                 unsafe { place.cast::<u64>().write_unaligned(0) };

@@ -7,16 +7,19 @@ use hrr_format::record::{Presence, Record, Section, SectionTag};
 
 use super::Planner;
 use super::address::{Allocation, Space};
-use super::bounds::{MAX_ALLOCATION_BYTES, NOWHERE, Reach, memory_size, struct_reach};
+use super::bounds::{MAX_ALLOCATION_BYTES, NOWHERE, Reach, host_shape, memory_size, struct_reach};
 use super::dependency::{CallFacts, Use};
 use super::draft::Draft;
 use super::error::Refusal;
 use super::objects::{Definition, STREAM_LEGACY, STREAM_PER_THREAD, stream_rule};
+use super::placed::Placed;
 use crate::instruction::{Chunk, Wait};
 use crate::stage::{HostKind, Shape, poison_address};
 
 /// Values below are no addresses: Linux maps nothing there.
 const SMALLEST_ADDRESS: u64 = 65536;
+/// `hipMemLocationTypeDevice`.
+const LOCATION_DEVICE: u32 = 1;
 
 /// A recorded call and where it stands.
 #[derive(Clone, Copy)]
@@ -45,6 +48,12 @@ pub(crate) struct Lowering {
     pub(crate) results: Vec<(u64, usize, Shape)>,
     /// Whether the call uses staged memory.
     pub(crate) stages: bool,
+    /// How many sections with contents of a parameter were used, where structs or arrays name several pieces of memory.
+    pub(crate) used: Vec<(SectionTag, u8)>,
+    /// What becomes of device memory that is given out or taken back where it is placed.
+    pub(crate) placed: Option<Placed>,
+    /// New device memory, to be filled: where its address is, and its size in bytes.
+    pub(crate) new_memory: Option<(crate::slots::Slot, u64)>,
 }
 
 /// Where the sizes of a record's parameters come from.
@@ -99,8 +108,18 @@ impl<'a> Planner<'a> {
             let number = index as u8;
             let value = call.record.word(usize::from(param.word));
             match param.role {
-                Role::Scalar | Role::Location => {}
-                Role::Ordinal => self.check_ordinal(call, value as u32 as i32)?,
+                Role::Scalar => {}
+                Role::Location => {
+                    let (kind, device) = (value as u32, (value >> 32) as u32 as i32);
+                    if kind == LOCATION_DEVICE {
+                        let live = self.live_device(call, device)?;
+                        draft.set(param.word, u64::from(kind) | u64::from(live as u32) << 32);
+                    }
+                }
+                Role::Ordinal => {
+                    let live = self.live_device(call, value as u32 as i32)?;
+                    draft.set(param.word, u64::from(live as u32));
+                }
                 Role::Opaque | Role::UserData => draft.set(param.word, 0),
                 Role::Callback => draft.set(param.word, super::special::callback_address(call.api)),
                 Role::Use(HandleKind::Stream) => {
@@ -113,6 +132,7 @@ impl<'a> Planner<'a> {
                 Role::Destroy(kind) => {
                     // A call that failed to end it has changed nothing.
                     let how = if call.succeeded() { Use::Ends } else { Use::Reads };
+                    let how = if self.objects.is_retained(kind, value) { Use::Changes } else { how };
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                     if call.succeeded() {
                         self.objects.retire(kind, value);
@@ -190,6 +210,23 @@ impl<'a> Planner<'a> {
                             // SAFETY: `position` is below the number of words copied.
                             let target = unsafe { array.add(position) };
                             let reach = sizes.map(|sizes| word_at(sizes, position * 8));
+                            if reach.is_some_and(|len_bytes| len_bytes != 0)
+                                && let Some(section) = self.next_contents(call, lowering, number, address, access)
+                            {
+                                let found = section.blob().map(|blob| blob.size_bytes);
+                                if found != reach {
+                                    return Err(Refusal::Section {
+                                        param: param.name,
+                                        found_bytes: found.unwrap_or(0) as usize,
+                                        expected_bytes: reach.unwrap_or(0) as usize,
+                                    });
+                                }
+                                let shape = Shape::linear(reach.unwrap_or(0));
+                                let place = self.stage_contents(call, lowering, &section, address, shape)?;
+                                // SAFETY: as above.
+                                unsafe { target.write(place as u64) };
+                                continue;
+                            }
                             match self.live_address(call, lowering, address, access, reach, param.name)? {
                                 Some((slot, offset)) => draft.patch_at(target, slot, offset),
                                 // SAFETY: as above.
@@ -277,7 +314,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The slot of a live handle; `None` where the call failed at capture over a handle that was nothing.
-    fn live_handle(
+    pub(crate) fn live_handle(
         &mut self,
         call: &Call<'_>,
         lowering: &mut Lowering,
@@ -369,6 +406,9 @@ impl<'a> Planner<'a> {
         }
         if !fresh && let Some(handle) = self.objects.handle(kind, recorded) {
             lowering.facts.uses.push((handle.object, Use::Reads));
+            if call.api.name == "hipMemRetainAllocationHandle" {
+                self.objects.retain(kind, recorded);
+            }
             return;
         }
         let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
@@ -437,6 +477,7 @@ impl<'a> Planner<'a> {
         if let Some(section) = recorded(SectionTag::BlobIn) {
             let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
             let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
+            self.scan_upload(call, blob);
             draft.set(param.word, source as u64);
             lowering.stages = true;
             return Ok(());
@@ -470,6 +511,57 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// The contents that were recorded for the host memory at `address`, which a struct or an array names. Each piece of
+    /// memory that the recorder took for the host's has a section of its own, in order.
+    fn next_contents<'r>(
+        &self,
+        call: &Call<'r>,
+        lowering: &mut Lowering,
+        number: u8,
+        address: u64,
+        access: Access,
+    ) -> Option<Section<'r>> {
+        let tag = if access.writes() { SectionTag::BlobOut } else { SectionTag::BlobIn };
+        let of_param = |section: &Section<'_>| section.tag == tag && section.param == number;
+        let mut sections = call.record.sections().map_while(Result::ok).filter(of_param);
+        let used = lowering.used.iter().filter(|used| **used == (tag, number)).count();
+        let section = sections.nth(used)?;
+        // What the program had from HIP as device memory had no contents recorded, whatever the copy's kind said.
+        let is_device =
+            self.objects.memory.inside(address).is_some_and(|place| !matches!(place.allocation.space, Space::Pinned));
+        if is_device {
+            return None;
+        }
+        lowering.used.push((tag, number));
+        (section.presence != Presence::Absent).then_some(section)
+    }
+
+    /// A place with the recorded contents of a section, or for the result to be compared with them.
+    fn stage_contents(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        section: &Section<'_>,
+        address: u64,
+        shape: Shape,
+    ) -> Result<*mut u8, Refusal> {
+        let is_source = section.tag == SectionTag::BlobIn;
+        let what = if is_source { "the host buffer" } else { "the device-to-host result to validate against" };
+        if section.presence == Presence::Withheld {
+            return Err(Refusal::Withheld { what });
+        }
+        let blob = section.blob().ok_or(Refusal::Lacks { what })?;
+        let kind = self.host_kind(address);
+        lowering.stages = true;
+        if is_source {
+            self.scan_upload(call, blob.number);
+            return Ok(self.host.source(self.archive, kind, blob.number, shape)?);
+        }
+        let place = self.host.place(kind, shape.span_bytes().unwrap_or(u64::MAX))?;
+        lowering.results.push((blob.number, place as usize, shape));
+        Ok(place)
+    }
+
     /// Number and shape of the contents a section names, refused where they were withheld or do not fit the call.
     fn blob_shape(
         &mut self,
@@ -485,11 +577,10 @@ impl<'a> Planner<'a> {
         let blob = section.blob().ok_or(Refusal::Lacks { what })?;
         let inputs = RecordInputs { api: call.api, record: &call.record, fields: &[] };
         let shape = match size {
-            Size::Rect { width, height, pitch } => Shape {
-                row_bytes: inputs.word(width, 0).unwrap_or(0),
-                rows: inputs.word(height, 0).unwrap_or(0),
-                pitch_bytes: inputs.word(pitch, 0).unwrap_or(0),
-            },
+            Size::Rect { width, height, pitch } => {
+                let value = |param| inputs.word(param, 0).unwrap_or(0);
+                Shape::rows(value(width), value(height), value(pitch))
+            }
             _ => Shape::linear(blob.size_bytes),
         };
         let param = call.api.params[usize::from(number)].name;
@@ -539,13 +630,15 @@ impl<'a> Planner<'a> {
             return;
         }
         let inputs = RecordInputs { api: call.api, record: &call.record, fields: bytes };
+        let size_bytes = size.value(&inputs);
         let release = match space {
             _ if call.api.name.starts_with("hipIpc") => None,
             Space::Device | Space::Managed => Some("hipFree"),
             Space::Pinned => Some("hipHostFree"),
             Space::Reserved => Some("hipMemAddressFree"),
         };
-        self.define_memory(draft, lowering, cell, base, size.value(&inputs), space, release);
+        let slot = self.define_memory(draft, lowering, cell, base, size_bytes, space, release);
+        self.place_new_memory(call, draft, lowering, (cell, slot), base, size_bytes);
     }
 
     #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
@@ -558,7 +651,7 @@ impl<'a> Planner<'a> {
         size_bytes: Option<u64>,
         space: Space,
         release: Option<&'static str>,
-    ) {
+    ) -> crate::slots::Slot {
         let slot = self.objects.slots.allocate(NOWHERE);
         let object = self.objects.new_object();
         draft.output(cell, slot);
@@ -568,6 +661,7 @@ impl<'a> Planner<'a> {
         let size_bytes = size_bytes.filter(|&size| size <= MAX_ALLOCATION_BYTES).unwrap_or(0);
         let allocation = Allocation { base, size_bytes, slot, object, space, bounded, release };
         lowering.definitions.push(Definition::Memory(allocation));
+        slot
     }
 
     /// The call tells a device address of memory that exists: a device variable, or the alias of pinned memory.
@@ -648,6 +742,7 @@ impl<'a> Planner<'a> {
             Some(_) if !call.succeeded() => Err(Refusal::NotReissued),
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
+                self.release_placed(lowering, &allocation);
                 lowering.facts.uses.push((allocation.object, Use::Ends));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);
@@ -681,18 +776,13 @@ impl<'a> Planner<'a> {
         if !bytes.len().is_multiple_of(stride) {
             return Err(Refusal::Section { param: param.name, found_bytes: bytes.len(), expected_bytes: stride });
         }
-        for (position, element) in bytes.chunks_exact(stride).enumerate() {
-            // SAFETY: `position * stride` is below the length copied.
-            let base = unsafe { place.add(position * stride) };
-            for field in layout.fields.iter().filter(|field| field.when.is_none_or(|when| when.holds(element))) {
-                self.lower_field(call, chunk, draft, lowering, number, (layout, field), element, base)?;
-            }
-        }
-        Ok(())
+        // The structs themselves are the first section of the walk.
+        lowering.used.push((SectionTag::In, number));
+        self.lower_elements(call, chunk, draft, lowering, number, layout, bytes, place)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one argument each for what a field is made of")]
-    fn lower_field(
+    pub(crate) fn lower_field(
         &mut self,
         call: &Call<'a>,
         chunk: &mut Chunk,
@@ -705,6 +795,10 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Refusal> {
         let offset = field.offset_bytes as usize;
         if let Role::Ordinal = field.role {
+            let recorded = integer(element, offset, 4).unwrap_or(0) as u32 as i32;
+            let live = self.live_device(call, recorded)?;
+            // SAFETY: the catalogue's fields lie inside their struct, which was copied whole; it may be unaligned.
+            unsafe { base.add(offset).cast::<i32>().write_unaligned(live) };
             return Ok(());
         }
         let value = word_at(element, offset);
@@ -714,7 +808,31 @@ impl<'a> Planner<'a> {
             // SAFETY: as above; struct fields may be unaligned in an array of structs.
             unsafe { target.write_unaligned(value) };
         };
-        if value == 0 {
+        if let Some(nested) = self.lower_nested(call, chunk, draft, lowering, number, field, element)? {
+            write(nested);
+            return Ok(());
+        }
+        if let Role::Get(kind) | Role::Create(kind) = field.role {
+            let recorded = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
+            write(0);
+            let fresh = matches!(field.role, Role::Create(_));
+            self.lower_new_handle(call, draft, lowering, target, kind, recorded, fresh);
+            return Ok(());
+        }
+        if let Role::NewDevice(_) | Role::GetDevice(_) = field.role {
+            let after = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
+            write(0);
+            if call.succeeded() && after != 0 {
+                let inputs = RecordInputs { api: call.api, record: &call.record, fields: element };
+                let size = match field.role {
+                    Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
+                    _ => None,
+                };
+                self.define_memory(draft, lowering, target, after, size, Space::Device, None);
+            }
+            return Ok(());
+        }
+        if value == 0 || matches!(field.role, Role::Out(_)) {
             return Ok(());
         }
         match field.role {
@@ -727,10 +845,15 @@ impl<'a> Planner<'a> {
                 None => write(poison_address()),
             },
             Role::Device(access, _) | Role::Any(access, _) | Role::Host(access, _) => {
-                if call.record.section(SectionTag::BlobIn, number).is_some()
-                    || call.record.section(SectionTag::BlobOut, number).is_some()
-                {
-                    return Err(Refusal::Shape("host memory named in a struct"));
+                if let Some(section) = self.next_contents(call, lowering, number, value, access) {
+                    let blob = section.blob().ok_or(Refusal::Lacks { what: "contents of host memory" })?;
+                    let shape = host_shape(layout, field, element, blob.size_bytes).ok_or(Refusal::Section {
+                        param: field.name,
+                        found_bytes: blob.size_bytes as usize,
+                        expected_bytes: 0,
+                    })?;
+                    write(self.stage_contents(call, lowering, &section, value, shape)? as u64);
+                    return Ok(());
                 }
                 let reach = self.field_reach(call, (layout, field), element, value)?;
                 match self.live_address(call, lowering, value, access, reach, field.name) {
@@ -758,18 +881,6 @@ impl<'a> Planner<'a> {
             Role::KernelParams | Role::Extra => {
                 let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
                 write(address);
-            }
-            Role::NewDevice(_) | Role::GetDevice(_) => {
-                let after = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, offset));
-                write(0);
-                if call.succeeded() && after != 0 {
-                    let inputs = RecordInputs { api: call.api, record: &call.record, fields: element };
-                    let size = match field.role {
-                        Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
-                        _ => None,
-                    };
-                    self.define_memory(draft, lowering, target, after, size, Space::Device, None);
-                }
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
         }
@@ -831,18 +942,20 @@ impl<'a> Planner<'a> {
         size.value(&RecordInputs { api: call.api, record: &call.record, fields: &[] })
     }
 
-    fn check_ordinal(&self, call: &Call<'_>, device: i32) -> Result<(), Refusal> {
-        if call.succeeded() && device >= self.device_count {
+    /// The device that stands for a recorded one; one that a failed call named stays as it is where there is none.
+    pub(crate) fn live_device(&self, call: &Call<'_>, device: i32) -> Result<i32, Refusal> {
+        let live = self.choices.devices.live(device);
+        if call.succeeded() && live >= self.device_count {
             return Err(Refusal::Device { device, count: self.device_count });
         }
-        Ok(())
+        Ok(live)
     }
 }
 
 impl Lowering {
     /// Nothing yet, with these empty facts to fill in.
     pub(crate) fn new(facts: Box<CallFacts>) -> Self {
-        Lowering { facts, definitions: Vec::new(), results: Vec::new(), stages: false }
+        Lowering { facts, ..Lowering::default() }
     }
 
     fn note_memory(&mut self, allocation: &Allocation, access: Access) {

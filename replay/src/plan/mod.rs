@@ -5,10 +5,13 @@
 //! * [`address`]: which allocation an address lies in
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
 //! * [`lower`], [`launch`], [`special`]: a call's arguments, laid out with the words to patch
+//! * [`nested`]: what structs point to
 //! * [`own_thread`]: what HIP keeps for each OS thread
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`draft`]: an instruction in the making
+//! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
+//! * [`kernel_choice`]: kernels left out or replaced
 //! * [`coverage`]: when staged host memory may be used again
 //! * [`escort`]: what goes with calls for triage
 //! * [`annotate`]: what measuring runs need to know
@@ -21,13 +24,16 @@ pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
 pub mod error;
+pub(crate) mod kernel_choice;
 pub(crate) mod escort;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod lower;
+pub(crate) mod nested;
 pub(crate) mod objects;
 pub mod order;
+pub(crate) mod placed;
 pub(crate) mod own_thread;
 pub(crate) mod special;
 pub(crate) mod teardown;
@@ -62,8 +68,10 @@ use special::{HostSide, Special};
 use teardown::Teardown;
 use timeline::{Point, Timeline};
 
+use crate::choices::Choices;
 use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
+use crate::placement::Placement;
 use crate::runtime::Runtime;
 use crate::stage::{HostKind, HostMemory, Shape, StageError};
 use crate::thunk::THUNKS;
@@ -158,8 +166,23 @@ pub(crate) struct Planned {
     pub(crate) callbacks: u64,
     /// Times planning went on although the budget was used up, because the run could not go on without it.
     pub(crate) over_budget: u64,
-    /// Devices that captured threads use.
+    /// Devices that captured threads use, as they are here.
     pub(crate) devices: Vec<i32>,
+    /// Calls that are issued.
+    pub(crate) issued: u64,
+    /// Device allocations that lie at their recorded addresses.
+    pub(crate) placed: u64,
+    /// Device allocations that do not.
+    pub(crate) not_placed: u64,
+    /// Addresses of memory that does not lie where it did, found in uploaded contents, and a description of the first.
+    pub(crate) stale: u64,
+    pub(crate) first_stale: Option<String>,
+    /// Launches left out by the kernel filter.
+    pub(crate) filtered: u64,
+    /// Launches of replaced kernels.
+    pub(crate) replaced: u64,
+    /// Pointers that lie in nothing live, named.
+    pub(crate) untranslated_lines: Vec<String>,
     /// What destroys the objects that the archive leaves alive.
     pub(crate) teardown: Teardown,
     /// The range that is measured was entered.
@@ -210,6 +233,13 @@ pub(crate) struct Planner<'a> {
     /// Plan memory in use by chunks that were delivered.
     plan_bytes: Arc<AtomicU64>,
     checks: Sender<Check>,
+    pub(crate) choices: Choices,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// Allocations that are placed, by object, with the object that stands for their addresses.
+    pub(crate) placed: FxHashMap<u32, u32>,
+    /// Objects that stand for ranges of addresses.
+    pub(crate) sites: FxHashMap<u64, u32>,
     order_mode: OrderMode,
     /// Per captured thread: parts of launches that are given to the runtime only with the launch.
     put_off: Vec<Vec<Call<'a>>>,
@@ -237,6 +267,12 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) budget_bytes: u64,
     /// Where D2H results go as they become visible.
     pub(crate) checks: Sender<Check>,
+    /// What is done otherwise than recorded.
+    pub(crate) choices: Choices,
+    /// Memory at recorded addresses.
+    pub(crate) placement: Arc<Placement>,
+    /// Kernels that take the place of recorded ones.
+    pub(crate) replaced: Vec<kernel_choice::Replaced>,
     /// What goes with calls for triage.
     pub(crate) triage: TriagePlan<'a>,
     /// What is to be taken down besides.
@@ -290,6 +326,11 @@ impl<'a> Planner<'a> {
             budget_bytes: settings.budget_bytes,
             plan_bytes: Arc::default(),
             checks: settings.checks,
+            choices: settings.choices,
+            placement: settings.placement,
+            replaced: settings.replaced,
+            placed: FxHashMap::default(),
+            sites: FxHashMap::default(),
             order_mode: settings.order,
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
@@ -534,17 +575,25 @@ impl<'a> Planner<'a> {
                 not_reissued
             }
         };
+        let filtered = !left_out && self.is_filtered(&call);
+        self.planned.filtered += u64::from(filtered);
+        let left_out = left_out || filtered;
         if left_out {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
-        if !self.planned.devices.contains(&device) {
-            self.planned.devices.push(device);
+        let live_device = self.choices.devices.live(device);
+        if live_device >= self.device_count {
+            return Err(Refusal::Device { device, count: self.device_count });
+        }
+        if !self.planned.devices.contains(&live_device) {
+            self.planned.devices.push(live_device);
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let mut chunk = self.chunks[worker].take().unwrap_or_default();
         let result = self.emit(&call, &mut chunk, blocks_others);
         self.chunks[worker] = Some(chunk);
+        self.planned.issued += u64::from(result.is_ok());
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
             self.lanes[lane as usize].last_error_unknown = true;
@@ -564,6 +613,7 @@ impl<'a> Planner<'a> {
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
         let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
@@ -650,11 +700,15 @@ impl<'a> Planner<'a> {
         let device = match self.mutation {
             Some(Mutation::IgnoreDevice) => 0,
             _ if special == Special::SetDevice => -1,
-            _ => call.device,
+            _ => self.choices.devices.live(call.device),
         };
         if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
             draft.set(0, 0);
         }
+        let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
+            Some(placed) => placed,
+            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+        };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
         waits.extend(self.annotations.gate(lane));
@@ -662,8 +716,8 @@ impl<'a> Planner<'a> {
         self.emit_put_off(call, special, chunk, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
-            thunk: THUNKS[usize::from(issued.id)],
-            function: self.entry_point(issued)?,
+            thunk,
+            function,
             api,
             progress: if escort.follows() { 0 } else { count },
             event: call.event,
@@ -675,7 +729,14 @@ impl<'a> Planner<'a> {
         match stand_in {
             Some(stand_in) => self.emit_stand_in(stand_in, draft, chunk, issue, &waits)?,
             None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
-            None => draft.finish(chunk, issue, &waits),
+            None => match self.fill_of(call, &lowering) {
+                Some(fill) => {
+                    // The progress is published by the last instruction of the call.
+                    draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
+                    self.emit_fill(call, chunk, fill, issue.progress)?;
+                }
+                None => draft.finish(chunk, issue, &waits),
+            },
         }
         self.waits = waits;
         self.annotate(call, &lowering, special, chunk);
@@ -766,6 +827,10 @@ impl<'a> Planner<'a> {
             api: call.api.id,
             unchecked: Arc::clone(&unchecked),
         };
+        if self.choices.kernel_filter.is_some() {
+            // Without its kernels, what the archive computes means nothing.
+            return Ok(());
+        }
         for &(blob, live, shape) in &lowering.results {
             let check = check(blob, live, shape);
             if self.archive.blobs().index().get(blob).is_none() {

@@ -84,6 +84,8 @@ pub(crate) struct LaneState {
 pub(crate) struct Objects {
     pub(crate) slots: SlotTable,
     handles: FxHashMap<(HandleKind, u64), Handle>,
+    /// References to handles beyond the first.
+    retained: FxHashMap<(HandleKind, u64), u32>,
     pub(crate) memory: AddressMap,
     pub(crate) symbols: FxHashMap<u64, Symbol>,
     /// Mappings of physical memory by recorded address.
@@ -101,6 +103,7 @@ impl Objects {
         Objects {
             slots: SlotTable::default(),
             handles: FxHashMap::default(),
+            retained: FxHashMap::default(),
             memory: AddressMap::default(),
             symbols: FxHashMap::default(),
             mappings: FxHashMap::default(),
@@ -147,7 +150,21 @@ impl Objects {
         if self.mutation == Some(Mutation::StaleHandle) {
             return self.handle(kind, value);
         }
+        if self.is_retained(kind, value) {
+            self.retained.entry((kind, value)).and_modify(|references| *references -= 1);
+            return self.handle(kind, value);
+        }
         self.handles.remove(&(kind, value))
+    }
+
+    /// A live handle was asked for once more, and will be given back once more.
+    pub(crate) fn retain(&mut self, kind: HandleKind, value: u64) {
+        *self.retained.entry((kind, value)).or_insert(0) += 1;
+    }
+
+    /// Whether giving a handle back leaves it alive.
+    pub(crate) fn is_retained(&self, kind: HandleKind, value: u64) -> bool {
+        self.retained.get(&(kind, value)).is_some_and(|&references| references > 0)
     }
 
     /// Takes an allocation out of use.

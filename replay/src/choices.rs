@@ -1,0 +1,123 @@
+//! What a replay does otherwise than the recording, where it is told to: devices, placement, kernels, new memory.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::device_map::DeviceMap;
+use crate::placement::PlacementPolicy;
+
+/// `HIP_HRR_REPLAY_ALLOC_PAD_FACTOR` is at most this.
+const MAX_PAD_FACTOR: u64 = 4096;
+/// `HIP_HRR_REPLAY_ALLOC_PAD_MAX` where it is not set, in bytes.
+const DEFAULT_PAD_MAX_BYTES: u64 = 1 << 30;
+
+/// What is done otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// Which devices stand for the recorded ones.
+    pub devices: DeviceMap,
+    /// Whether device memory is placed at its recorded addresses.
+    pub placement: PlacementPolicy,
+    /// Only kernels whose name contains this are launched, and no result is compared.
+    pub kernel_filter: Option<String>,
+    /// Kernels that are launched in place of recorded ones.
+    pub replacements: Vec<Replacement>,
+    /// Every pointer that lies in nothing live is named.
+    pub warn_untranslated: Option<WarnUntranslated>,
+    /// What new device memory is like.
+    pub new_memory: NewMemory,
+}
+
+/// Names pointers that do not translate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarnUntranslated;
+
+/// New device memory, as upstream's variables say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewMemory {
+    /// Allocations are made this many times as large...
+    pub pad_factor: u64,
+    /// ... up to this many bytes.
+    pub pad_max_bytes: u64,
+    /// New memory is filled with this byte.
+    pub fill: Option<u8>,
+}
+
+impl Default for NewMemory {
+    fn default() -> Self {
+        NewMemory { pad_factor: 1, pad_max_bytes: DEFAULT_PAD_MAX_BYTES, fill: None }
+    }
+}
+
+impl NewMemory {
+    /// What the environment asks for: `HIP_HRR_REPLAY_ALLOC_PAD_FACTOR`, `_ALLOC_PAD_MAX`, `_ZERO_INIT`, `_FILL_BYTE`.
+    ///
+    /// # Errors
+    /// The variable that means nothing.
+    pub fn from_env() -> Result<Self, String> {
+        let number = |name: &str, otherwise: u64| match std::env::var(name) {
+            Err(_) => Ok(otherwise),
+            Ok(text) => text.trim().parse().map_err(|_| format!("{name}={text} is not a number")),
+        };
+        let pad_factor = number("HIP_HRR_REPLAY_ALLOC_PAD_FACTOR", 1)?.clamp(1, MAX_PAD_FACTOR);
+        let pad_max_bytes = number("HIP_HRR_REPLAY_ALLOC_PAD_MAX", DEFAULT_PAD_MAX_BYTES)?;
+        let byte = u8::try_from(number("HIP_HRR_REPLAY_FILL_BYTE", 0)?)
+            .map_err(|_| "HIP_HRR_REPLAY_FILL_BYTE is not a byte".to_owned())?;
+        let fill = (number("HIP_HRR_REPLAY_ZERO_INIT", 0)? != 0).then_some(byte);
+        Ok(NewMemory { pad_factor, pad_max_bytes, fill })
+    }
+
+    /// Size in bytes that an allocation of `size_bytes` is made with.
+    pub(crate) fn padded(&self, size_bytes: u64) -> u64 {
+        size_bytes.max(size_bytes.saturating_mul(self.pad_factor).min(self.pad_max_bytes))
+    }
+
+    /// Whether allocations are made larger than they were.
+    pub(crate) fn pads(&self) -> bool {
+        self.pad_factor > 1
+    }
+}
+
+/// A kernel that is launched in place of the recorded one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The recorded name, exactly.
+    pub name: String,
+    /// The file with its code object.
+    pub path: PathBuf,
+}
+
+impl FromStr for Replacement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Names of kernels may hold '='; the last one ends the name.
+        match text.rsplit_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+                Ok(Replacement { name: name.to_owned(), path: path.into() })
+            }
+            _ => Err("give NAME=PATH: a kernel's recorded name and a file with a code object".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_equals_sign_ends_the_name() {
+        let replacement: Replacement = "a<b=1>=dir/x.hsaco".parse().unwrap();
+        assert_eq!((replacement.name.as_str(), replacement.path.to_str()), ("a<b=1>", Some("dir/x.hsaco")));
+        for bad in ["a", "=x", "a="] {
+            assert!(bad.parse::<Replacement>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn padding_never_shrinks_and_stops_at_its_limit() {
+        let memory = NewMemory { pad_factor: 4, pad_max_bytes: 100, fill: None };
+        assert_eq!([10, 50, 200].map(|size| memory.padded(size)), [40, 100, 200]);
+        assert_eq!(NewMemory::default().padded(77), 77);
+    }
+}
