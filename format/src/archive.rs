@@ -229,6 +229,7 @@ pub struct Archive {
     alive_tick: Option<u64>,
     warnings: Vec<Warning>,
     /// Where the native form of an archive in another format lies while it is open.
+    #[expect(dead_code, reason = "kept for its directory, which goes when it is dropped")]
     translated: Option<upstream::Translated>,
 }
 
@@ -269,7 +270,11 @@ impl Archive {
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
-        let alive_tick = source.map(&path.join(ALIVE_FILE)).ok().flatten().and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
+        let alive_tick = source
+            .map(&path.join(ALIVE_FILE))
+            .ok()
+            .flatten()
+            .and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
         Ok(Archive {
             path,
             manifest,

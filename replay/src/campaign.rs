@@ -16,8 +16,8 @@ use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::Annotate;
 use crate::plan::error::PlanError;
-use crate::plan::kernel_choice::Replaced;
 use crate::plan::escort::TriagePlan;
+use crate::plan::kernel_choice::Replaced;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
@@ -464,6 +464,7 @@ fn refilled(checks: &[Check]) -> Receiver<Check> {
 }
 
 /// What planning gave, at the time the run begins.
+#[expect(clippy::large_enum_variant, reason = "one value a replay, moved twice")]
 enum Plan<'scope> {
     Whole(Planned, Option<Kept>),
     Running(PlanThread<'scope>),

@@ -93,7 +93,7 @@ pub fn plan(
         device_count: 1,
         budget_bytes: u64::MAX,
         choices: crate::choices::Choices::default(),
-        placement: Arc::new(crate::placement::Placement::off(Arc::clone(&runtime))),
+        placement: Arc::new(crate::placement::Placement::off(Arc::clone(runtime))),
         replaced: Vec::new(),
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),

@@ -55,7 +55,10 @@ fn diagnosed(scratch: &Scratch, archive: &Path, arguments: &[&str], variables: &
     let diagnosis: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(diagnosis["schema_version"], 1);
     let stuck_ms = diagnosis["stuck_ms"].as_f64().expect("a number");
-    assert!(stuck_ms >= LIMIT_MS as f64 && stuck_ms <= LIMIT_MS as f64 + DIAGNOSIS_MS, "told after {stuck_ms} ms\n{run}");
+    assert!(
+        stuck_ms >= LIMIT_MS as f64 && stuck_ms <= LIMIT_MS as f64 + DIAGNOSIS_MS,
+        "told after {stuck_ms} ms\n{run}"
+    );
     diagnosis
 }
 
@@ -112,7 +115,10 @@ fn a_cycle_of_two_streams_is_named() {
     let cycle = cycles[0].as_str().expect("a sentence");
     assert_eq!(cycle.matches("waits for").count(), 2, "{cycle}");
     let first: Vec<&Value> = [0, 1].map(|stream| &diagnosis["streams"][stream]["in_flight"][0]["api"]).to_vec();
-    assert!(first.contains(&&"hipStreamWaitValue32".into()) && first.contains(&&"hipStreamWaitEvent".into()), "{first:?}");
+    assert!(
+        first.contains(&&"hipStreamWaitValue32".into()) && first.contains(&&"hipStreamWaitEvent".into()),
+        "{first:?}"
+    );
 }
 
 #[test]
@@ -141,7 +147,10 @@ fn a_worker_that_waits_for_itself_is_named() {
         let diagnosis = diagnosed(&scratch, &recording.archive, &["--threads", threads], &mutation);
         assert_eq!(diagnosis["stuck"], "wait", "{diagnosis:#}");
         let cycles = diagnosis["cycles"].as_array().expect("cycles");
-        assert!(cycles.iter().any(|cycle| cycle.as_str().is_some_and(|text| text.ends_with("waits for itself"))), "{cycles:?}");
+        assert!(
+            cycles.iter().any(|cycle| cycle.as_str().is_some_and(|text| text.ends_with("waits for itself"))),
+            "{cycles:?}"
+        );
         let stuck = diagnosis["workers"].as_array().expect("workers").iter();
         let own = |worker: &&Value| worker["event"] == 10 && worker["waits_for"]["thread"] == worker["thread"];
         assert_eq!(stuck.filter(own).count(), 1, "the planted call\n{diagnosis:#}");

@@ -47,8 +47,7 @@ impl Translated {
         let archive = UpstreamArchive::open(process)?;
         let failed = |path: &Path, reason| UpstreamError::Write { path: path.to_owned(), reason };
         let parent = std::env::temp_dir();
-        let directory =
-            tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
+        let directory = tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
         let path = directory.path().join("pid-0");
         translate(&archive, &path).map_err(|reason| failed(&path, reason))?;
         Ok(Translated { path, _directory: directory })

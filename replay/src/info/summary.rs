@@ -10,9 +10,9 @@ use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
 
-use super::last_work::{self, StreamWork};
 use super::arguments::call_text;
 use super::calls::microseconds;
+use super::last_work::{self, StreamWork};
 use super::memory::{self, Memory};
 
 /// `hipErrorNotReady`: the answer of a query, not a failure.

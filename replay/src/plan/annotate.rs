@@ -184,7 +184,7 @@ impl<'a> Planner<'a> {
     /// What the device does for a call, and how many bytes it copies.
     fn work_of(&self, call: &Call<'a>, special: Special, flags: u16) -> Option<(Work, u64)> {
         if flags & flag::KERNEL != 0 {
-            let number = call.record.aux().checked_sub(1).and_then(|number| u32::try_from(number).ok());
+            let number = call.record.aux().checked_sub(1);
             return Some((Work::Kernel(number.unwrap_or(u32::MAX)), 0));
         }
         if special == Special::GraphLaunch {

@@ -121,6 +121,7 @@ pub(crate) struct Metering {
     opened: AtomicU64,
     /// When each captured thread's last call returned, and how much longer its gaps were than recorded, in ticks.
     lanes: Box<[CachePadded<LaneClock>]>,
+    #[expect(clippy::vec_box, reason = "runners take and give back their meters whole; a meter is large")]
     meters: Mutex<Vec<Box<Meter>>>,
     made: AtomicUsize,
 }

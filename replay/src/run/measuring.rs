@@ -42,7 +42,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     /// Gives the meter back, so that it can be read.
     pub(super) fn give_meter(&mut self) {
         if let Some(metering) = self.metering() {
-            metering.give(std::mem::replace(&mut self.meter, Box::default()));
+            metering.give(std::mem::take(&mut self.meter));
         }
     }
 
