@@ -249,8 +249,10 @@ fn a_misread_field_is_noticed() {
     let mut missed: Vec<String> = Vec::new();
     for (case, api, field) in MUTATIONS {
         std::fs::write(&path, exchanged(&table, api, field)).expect("the scratch folder is writable");
-        let replayed =
-            Replay::of(&cases().join(case)).env("HIP_HRR_D2H_EXACT", "1").env("HIP_HRR_UPSTREAM_RECORDS", path.display()).run();
+        let replayed = Replay::of(&cases().join(case))
+            .env("HIP_HRR_D2H_EXACT", "1")
+            .env("HIP_HRR_UPSTREAM_RECORDS", path.display())
+            .run();
         if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases().join(case))["checks"].as_u64())
         {
             missed.push(format!("{case}: {api}.{field}"));

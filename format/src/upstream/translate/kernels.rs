@@ -399,7 +399,10 @@ impl Kernels {
     }
 
     /// Gives a call the kernel's number and its arguments. `param` is where they are passed.
-    #[expect(clippy::too_many_arguments, reason = "where the call comes from and goes to, and what its kernel is made of")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "where the call comes from and goes to, and what its kernel is made of"
+    )]
     pub(super) fn pass_arguments(
         &mut self,
         archive: &UpstreamArchive,
