@@ -9,7 +9,7 @@
 //! * [`hash`]: names of contents
 //! * [`manifest`], [`regions`]: what lies beside the event file
 //! * [`archive`]: all of these, opened from a path
-//! * [`translate`]: the native form
+//! * [`mod@translate`]: the native form
 //! * [`write`](mod@write): the way back
 
 pub mod archive;
