@@ -12,8 +12,8 @@ use hrr_format::archive::Archive;
 use hrr_format::upstream::write::Lossy;
 
 use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
-use crate::device_map::DeviceMap;
 use crate::convert::run_convert;
+use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::placement::PlacementPolicy;

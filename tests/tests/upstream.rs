@@ -100,7 +100,8 @@ fn every_case_replays_on_any_number_of_workers_and_in_order_of_dependencies() {
     let mut failures = Vec::new();
     for name in names() {
         for arguments in [&["--threads", "1"][..], &["--threads", "2"], &["--order", "deps"]] {
-            failures.extend(check(&cases().join(&name), arguments).err().map(|failure| format!("== {name}: {failure}")));
+            failures
+                .extend(check(&cases().join(&name), arguments).err().map(|failure| format!("== {name}: {failure}")));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -161,9 +162,20 @@ fn calls(archive: &Path) -> Vec<(u64, String, Vec<Value>)> {
 fn a_native_form_replays_and_the_way_back_keeps_every_call() {
     let scratch = Scratch::new("upstream-convert");
     let mut failures = Vec::new();
-    for name in ["linear_v8", "threads", "graph_v7", "graph_nodes", "pitched_v7", "arguments", "fat_binary_544", "pools", "snapshots"] {
+    for name in [
+        "linear_v8",
+        "threads",
+        "graph_v7",
+        "graph_nodes",
+        "pitched_v7",
+        "arguments",
+        "fat_binary_544",
+        "pools",
+        "snapshots",
+    ] {
         let case = cases().join(name);
-        let [native, back, again] = ["native", "back", "again"].map(|what| scratch.path().join(format!("{name}-{what}")));
+        let [native, back, again] =
+            ["native", "back", "again"].map(|what| scratch.path().join(format!("{name}-{what}")));
         convert(&case, &native, &[]).expect_code(0);
         assert!(native.join("pid-4242/events/0.evs").is_file());
         convert(&native, &back, &[]).expect_code(0);
@@ -186,12 +198,9 @@ fn a_native_form_replays_and_the_way_back_keeps_every_call() {
 #[test]
 fn recorded_programs_convert_or_say_what_would_be_lost() {
     let scratch = Scratch::new("upstream-programs");
-    for (name, loss) in [
-        ("module_launch", None),
-        ("threads8", None),
-        ("saxpy_reduce", None),
-        ("errors", Some("that did not succeed")),
-    ] {
+    for (name, loss) in
+        [("module_launch", None), ("threads8", None), ("saxpy_reduce", None), ("errors", Some("that did not succeed"))]
+    {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let target = scratch.path().join(name);
         let converted = convert(&recording.archive, &target, &[]);
@@ -234,14 +243,16 @@ const MUTATIONS: [(&str, &str, &str); 14] = [
 #[test]
 fn a_misread_field_is_noticed() {
     let scratch = Scratch::new("upstream-mutations");
-    let table = std::fs::read_to_string(built::repository().join("format/upstream/records.tsv")).expect("the table is there");
+    let table =
+        std::fs::read_to_string(built::repository().join("format/upstream/records.tsv")).expect("the table is there");
     let path = scratch.path().join("records.tsv");
     let mut missed: Vec<String> = Vec::new();
     for (case, api, field) in MUTATIONS {
         std::fs::write(&path, exchanged(&table, api, field)).expect("the scratch folder is writable");
         let replayed =
             Replay::of(&cases().join(case)).env("HIP_HRR_D2H_EXACT", "1").env("HIP_HRR_UPSTREAM_RECORDS", &path).run();
-        if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases().join(case))["checks"].as_u64()) {
+        if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases().join(case))["checks"].as_u64())
+        {
             missed.push(format!("{case}: {api}.{field}"));
         }
     }

@@ -7,7 +7,9 @@ use rustc_hash::FxHashMap;
 
 use hrr_format::catalogue::{APIS, Api, Effect};
 use hrr_perf::histogram::{CallHistogram, sort_by_time};
-use hrr_perf::report::{CallKind, CopyReport, KernelReport, RunReport, SectionReport, StreamReport, TimingReport, WorkerReport};
+use hrr_perf::report::{
+    CallKind, CopyReport, KernelReport, RunReport, SectionReport, StreamReport, TimingReport, WorkerReport,
+};
 
 use super::gpu_timer::{Resolved, StreamUse};
 use super::meter::{CopyTotals, Measured, Split};
@@ -278,7 +280,9 @@ impl Gathered {
 pub(crate) fn kind_of(api: &Api) -> CallKind {
     match api.effect {
         Effect::Host => CallKind::Host,
-        Effect::Enqueue | Effect::BlockCopy if api.name.contains("emcpy") || api.name.contains("emset") => CallKind::Copy,
+        Effect::Enqueue | Effect::BlockCopy if api.name.contains("emcpy") || api.name.contains("emset") => {
+            CallKind::Copy
+        }
         Effect::Enqueue => CallKind::Enqueue,
         Effect::BlockCopy => CallKind::Copy,
         // A query that had succeeded is repeated until it does.

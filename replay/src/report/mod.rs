@@ -13,5 +13,5 @@ pub mod gather;
 pub(crate) mod gpu_timer;
 pub(crate) mod meter;
 pub(crate) mod note;
-pub mod recorded;
 pub mod options;
+pub mod recorded;

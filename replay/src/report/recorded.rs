@@ -46,10 +46,7 @@ pub fn recorded(archive: &Archive) -> RunReport {
         schema_version: hrr_perf::report::SCHEMA_VERSION,
         hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
         archive: archive.path().display().to_string(),
-        runtime: RuntimeReport {
-            path: manifest.runtime.path.clone(),
-            version: manifest.runtime.version,
-        },
+        runtime: RuntimeReport { path: manifest.runtime.path.clone(), version: manifest.runtime.version },
         mode: "the recorded program".to_owned(),
         threads: u32::try_from(workers.len()).unwrap_or(u32::MAX),
         order: "capture".to_owned(),
