@@ -79,11 +79,22 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
                 after = vec![0.0; repetitions[1]];
             }
             let change = Change::among(before, after, count);
-            Line { kind: draft.kind, name: draft.name, api: draft.api, count: draft.count, p50_ns: draft.p50_ns, change }
+            Line {
+                kind: draft.kind,
+                name: draft.name,
+                api: draft.api,
+                count: draft.count,
+                p50_ns: draft.p50_ns,
+                change,
+            }
         })
         .collect();
     lines.sort_by(|a, b| {
-        b.change.added_ns().abs().total_cmp(&a.change.added_ns().abs()).then_with(|| (a.kind, &a.name).cmp(&(b.kind, &b.name)))
+        b.change
+            .added_ns()
+            .abs()
+            .total_cmp(&a.change.added_ns().abs())
+            .then_with(|| (a.kind, &a.name).cmp(&(b.kind, &b.name)))
     });
     lines
 }

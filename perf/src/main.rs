@@ -133,7 +133,8 @@ fn main() -> ExitCode {
 
 fn compare(baseline: &Path, candidate: &Path, output: &Output, playback: &Path) -> Result<ExitCode, String> {
     let (first, second) = (read(baseline, playback)?, read(candidate, playback)?);
-    let comparison = Comparison::of_reports((baseline, &first), (candidate, &second)).map_err(|error| error.to_string())?;
+    let comparison =
+        Comparison::of_reports((baseline, &first), (candidate, &second)).map_err(|error| error.to_string())?;
     show(&comparison, output)?;
     Ok(judged(std::slice::from_ref(&comparison), output))
 }

@@ -11,9 +11,8 @@ pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
     let mut merged = first.clone();
     merged.repetitions = reports.iter().map(|report| median(&report.repetitions)).collect();
     merged.wall_ns = median(&merged.repetitions);
-    let section = |report: &RunReport, of: fn(&SectionReport) -> u64| {
-        median(&report.sections.iter().map(of).collect::<Vec<_>>())
-    };
+    let section =
+        |report: &RunReport, of: fn(&SectionReport) -> u64| median(&report.sections.iter().map(of).collect::<Vec<_>>());
     merged.sections = reports
         .iter()
         .map(|report| SectionReport {
@@ -49,7 +48,8 @@ pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
         }
         for kernel in &report.kernels {
             let sample = sample(&kernel.samples_ns, kernel.total_ns, repetitions);
-            let known = merged.kernels.iter_mut().find(|known| known.name == kernel.name && known.graph == kernel.graph);
+            let known =
+                merged.kernels.iter_mut().find(|known| known.name == kernel.name && known.graph == kernel.graph);
             match known {
                 Some(known) => {
                     known.samples_ns.resize(number, 0);
@@ -158,7 +158,8 @@ mod tests {
         ];
         let merged = merge(&reports).unwrap();
         assert_eq!(merged.repetitions, [20, 45, 60]);
-        let samples = |name: &str| merged.apis.iter().find(|api| api.name == name).map(|api| api.samples_ns.clone()).unwrap();
+        let samples =
+            |name: &str| merged.apis.iter().find(|api| api.name == name).map(|api| api.samples_ns.clone()).unwrap();
         assert_eq!(samples("a"), [2, 6, 0]);
         assert_eq!(samples("b"), [0, 9, 4]);
         assert_eq!(merged.apis[0].count, 4, "two calls in each of two processes");

@@ -117,7 +117,10 @@ impl fmt::Display for Progress {
 
 /// `A` for the baseline, `B` and so on for the candidates.
 pub fn label(side: usize) -> char {
-    u8::try_from(side).ok().and_then(|side| char::from_digit(10 + u32::from(side), 36)).map_or('?', |c| c.to_ascii_uppercase())
+    u8::try_from(side)
+        .ok()
+        .and_then(|side| char::from_digit(10 + u32::from(side), 36))
+        .map_or('?', |c| c.to_ascii_uppercase())
 }
 
 /// The order of the runs: each round in the opposite direction of the one before.

@@ -107,7 +107,8 @@ pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
         break;
     }
     let may_be_the_device = !matches!(finding.kind, Some("host time of calls" | "device time of kernels"));
-    finding.hint = (!timed && may_be_the_device).then_some("with --timing the report tells the device's time from the calls'");
+    finding.hint =
+        (!timed && may_be_the_device).then_some("with --timing the report tells the device's time from the calls'");
     finding
 }
 
@@ -115,9 +116,12 @@ pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
 fn named(tier: Tier, found: &[&Line], lines: &[Line]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for line in found {
-        let siblings: Vec<&Line> =
-            lines.iter().filter(|other| other.kind == line.kind && other.api == line.api && line.api.is_some()).collect();
-        let all_of_them = tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(|other| found.contains(other));
+        let siblings: Vec<&Line> = lines
+            .iter()
+            .filter(|other| other.kind == line.kind && other.api == line.api && line.api.is_some())
+            .collect();
+        let all_of_them =
+            tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(|other| found.contains(other));
         let name = match &line.api {
             Some(api) if all_of_them => format!("{api} of every kind"),
             _ => line.name.clone(),
@@ -199,7 +203,10 @@ mod tests {
             line(LineKind::Kernel, "iota", None, 100.0, 100.0),
         ];
         let text = sentence(&lines);
-        assert!(text.starts_with("B is 10.0 % slower (95 % CI ") && text.ends_with(", all of it in kernel gemm"), "{text}");
+        assert!(
+            text.starts_with("B is 10.0 % slower (95 % CI ") && text.ends_with(", all of it in kernel gemm"),
+            "{text}"
+        );
     }
 
     #[test]

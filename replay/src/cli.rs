@@ -111,7 +111,7 @@ struct Arguments {
     #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
     warmup: u32,
 
-    /// Write a run report as JSON, for hrr-perf
+    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     report: Option<PathBuf>,
 
@@ -343,7 +343,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         choices,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
-        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing, trace: false },
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },
         pace: arguments.pace,
         range: match (&arguments.range, &arguments.kernels) {
             (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
@@ -438,6 +438,10 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         out.flush()?;
         Ok(condition)
     });
+    if let Some(report) = &arguments.report {
+        let archive = Archive::open(path).map_err(|error| error.to_string())?;
+        crate::report::recorded::recorded(&archive).write(report).map_err(|error| error.to_string())?;
+    }
     match printed {
         // What can be read of a damaged archive is what was asked for; the damage has been named.
         Ok(Condition::Whole | Condition::Damaged) => Ok(ExitCode::SUCCESS),

@@ -23,7 +23,9 @@ rect.slower{fill:var(--bad)}rect.faster{fill:var(--good)}rect.noise{fill:var(--d
 
 /// The comparison as a page.
 pub fn html(comparison: &Comparison) -> String {
-    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<title>hrr-perf: A against B</title>\n");
+    let mut out = String::from(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<title>hrr-perf: A against B</title>\n",
+    );
     let class = match comparison.verdict {
         Verdict::Slower => "slower",
         Verdict::Faster => "faster",

@@ -20,7 +20,8 @@ pub(super) fn repetitions(comparison: &Comparison) -> String {
     let pad = ((high - low) * 0.08).max(high * 0.002);
     let (low, high) = (low - pad, high + pad);
     let x = |ns: f64| MARGIN + (ns - low) / (high - low) * (WIDTH - 2.0 * MARGIN);
-    let mut out = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"wall time of each repetition\">\n");
+    let mut out =
+        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"wall time of each repetition\">\n");
     for step in 0..=4 {
         let ns = low + (high - low) * f64::from(step) / 4.0;
         let _ = writeln!(

@@ -83,8 +83,11 @@ fn split_words(split: Split) -> String {
         (split.pacing, "in the program's own gaps"),
         (split.own, "in the replayer"),
     ];
-    let words: Vec<String> =
-        parts.iter().filter(|(part, _)| *part >= 0.0005).map(|(part, what)| format!("{:.1} % {what}", part * 100.0)).collect();
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(part, _)| *part >= 0.0005)
+        .map(|(part, what)| format!("{:.1} % {what}", part * 100.0))
+        .collect();
     words.join(", ")
 }
 

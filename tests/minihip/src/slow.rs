@@ -31,7 +31,8 @@ impl FromStr for Amount {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).ok_or(());
+        let number =
+            |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).ok_or(());
         match (text.strip_suffix('%'), text.strip_suffix("us")) {
             (Some(percent), _) => Ok(Amount::Fraction(number(percent)? / 100.0)),
             (_, Some(microseconds)) => Ok(Amount::Time(Duration::from_nanos((number(microseconds)? * 1e3) as u64))),
