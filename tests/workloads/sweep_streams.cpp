@@ -238,8 +238,10 @@ void questions_and_errors() {
   CHECK(hipExtSetLoggingParams(0, 0, 0));
   CHECK(hipExtEnableLogging());
   CHECK(hipExtDisableLogging());
-  CHECK(hipProfilerStart());
-  CHECK(hipProfilerStop());
+  // Supported by no AMD runtime.
+  (void)hipProfilerStart();
+  (void)hipProfilerStop();
+  (void)hipGetLastError();
 }
 
 }  // namespace
