@@ -16,6 +16,7 @@ pub mod info;
 pub(crate) mod instruction;
 #[doc(hidden)]
 pub mod measure;
+pub(crate) mod memory_node;
 pub(crate) mod mutation;
 pub mod plan;
 pub mod processes;

@@ -94,6 +94,7 @@ pub fn plan(
         budget_bytes: u64::MAX,
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
+        memory_node: crate::memory_node::MemoryNode::default(),
         checks,
     });
     let mut kept = Kept(Vec::new());
