@@ -232,9 +232,8 @@ fn programs_under_other_tools() {
     let scratch = Scratch::new("tools");
     let program = compile(&scratch, "ways", "ways_linked", LINKED);
     let program = text(&program);
-    let tools: [(&str, Vec<&str>); 3] = [
+    let tools: [(&str, Vec<&str>); 2] = [
         ("setarch", vec!["-R", program, "-", "plt"]),
-        ("valgrind", vec!["-q", "--error-exitcode=0", program, "-", "plt"]),
         (
             "gdb",
             vec![
