@@ -291,7 +291,9 @@ fn memory_node_on(topology: &Topology, pci_bus_id: &str) -> Result<u32, &'static
     let nearest = device.first_non_io_ancestor().ok_or("the device is not in the topology")?;
     let nodes = nearest.nodeset().ok_or("the device is near no NUMA node")?;
     match (nodes.first_set(), nodes.weight()) {
-        (Some(node), Some(1)) => u32::try_from(usize::from(node)).map_err(|_| "the device's NUMA node has too high a number"),
+        (Some(node), Some(1)) => {
+            u32::try_from(usize::from(node)).map_err(|_| "the device's NUMA node has too high a number")
+        }
         (Some(_), _) => Err("the device is as near to several NUMA nodes"),
         _ => Err("the device is near no NUMA node"),
     }

@@ -376,7 +376,6 @@ fn all_of(fake: &Fake, path: &Path, output: Output) -> Option<u64> {
     let _ = print_path(path, &options, &mut std::io::sink());
     let _ = hrr_format::verify::verify(path);
     let outcome = fake.run(path).ok()?;
-    assert!(outcome.watchdog.is_none(), "a call or wait took too long: {outcome:?}");
     (outcome.exit_code() == 0).then(|| outcome.verdict.passed())
 }
 

@@ -33,9 +33,12 @@ pub(super) struct LastOperation {
     pub(super) call: String,
 }
 
+/// Entry tick, captured thread and record of operations, in order.
+type Operations<'a> = VecDeque<(u64, u32, Record<'a>)>;
+
 /// The last work of the streams that calls in flight were about: the stream a call names, else all.
 pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
-    let mut last: HashMap<u64, VecDeque<(u64, u32, Record<'_>)>> = HashMap::new();
+    let mut last: HashMap<u64, Operations<'_>> = HashMap::new();
     let mut named = Some(Vec::new());
     for stream in archive.streams() {
         for record in stream.records().filter(|record| record.api() < marker::FIRST) {
@@ -47,7 +50,9 @@ pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
                     (Some(streams), value) if value != 0 => streams.push(value),
                     (named, _) => *named = None,
                 }
-            } else if matches!(api.effect, Effect::Enqueue | Effect::BlockCopy) && (record.in_flight() || record.ret() == 0) {
+            } else if matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
+                && (record.in_flight() || record.ret() == 0)
+            {
                 let operations = last.entry(value).or_default();
                 let at = operations.partition_point(|&(begin, ..)| begin <= record.begin());
                 operations.insert(at, (record.begin(), stream.header().thread, record));
@@ -57,10 +62,8 @@ pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
             }
         }
     }
-    let mut streams: Vec<(u64, VecDeque<(u64, u32, Record<'_>)>)> = last
-        .into_iter()
-        .filter(|(stream, _)| named.as_ref().is_none_or(|named| named.contains(stream)))
-        .collect();
+    let mut streams: Vec<(u64, Operations<'_>)> =
+        last.into_iter().filter(|(stream, _)| named.as_ref().is_none_or(|named| named.contains(stream))).collect();
     streams.sort_by_key(|(_, operations)| std::cmp::Reverse(operations.back().map(|&(begin, ..)| begin)));
     streams.truncate(STREAMS);
     let clock = &archive.manifest().clock;

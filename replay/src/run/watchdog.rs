@@ -266,7 +266,7 @@ impl Boards {
             // Where the count is reached the runner is on its way.
             waiting |= long && run.shared.progress.done(board.waits_for().lane) < board.waits_for().count;
         }
-        if !in_call && !(still || waiting) {
+        if !(in_call || still || waiting) {
             return None;
         }
         let mut sightings = self.all(run);

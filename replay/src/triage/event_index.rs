@@ -34,7 +34,7 @@ impl<'a> EventIndex<'a> {
 
     /// Planning has come to `event`, the next one that `timeline` will yield.
     pub(crate) fn reached(&self, event: u64, timeline: &Timeline<'a>) {
-        if event % self.interval != 0 {
+        if !event.is_multiple_of(self.interval) {
             return;
         }
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);

@@ -82,7 +82,7 @@ impl Live {
         // Relaxed throughout: figures for people, each by itself.
         self.last.store((event + 1) << KERNEL_BITS | u64::from(aux) & ((1 << KERNEL_BITS) - 1), Ordering::Relaxed);
         let kernels = self.kernels.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.every != 0 && kernels % self.every == 0 {
+        if self.every != 0 && kernels.is_multiple_of(self.every) {
             self.print();
         }
     }
