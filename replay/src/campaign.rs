@@ -12,6 +12,7 @@ use crate::chaos::Chaos;
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
+use crate::memory_node::MemoryNode;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::Annotate;
@@ -48,6 +49,7 @@ pub(crate) struct Campaign<'a> {
     pub(crate) placement: Placement,
     /// Device memory at recorded addresses.
     pub(crate) memory: Arc<placement::Placement>,
+    memory_node: MemoryNode,
     pub(crate) timer: Option<Arc<GpuTimer>>,
     metering: Option<Arc<Metering>>,
     live: Option<Arc<Live>>,
@@ -108,7 +110,9 @@ impl<'a> Campaign<'a> {
         // Placement wants a device before anything is planned; a thread starts on device 0.
         let info = runtime.device_info(0);
         let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
-        let placement = topology::place(&options.pin, bus_id, assignment.workers);
+        let mut placement = topology::place(&options.pin, bus_id, assignment.workers);
+        let memory_node = MemoryNode::near(&options.pin, bus_id);
+        placement.description = format!("{}; {}", placement.description, memory_node.description);
         let measure = &options.measure;
         let timer = (measure.timing).then(|| GpuTimer::start(runtime)).flatten();
         if measure.timing && timer.is_none() {
@@ -127,6 +131,7 @@ impl<'a> Campaign<'a> {
             assignment,
             placement,
             memory: Arc::new(memory),
+            memory_node,
             timer,
             metering,
             live,
@@ -243,6 +248,7 @@ impl<'a> Campaign<'a> {
             placement: Arc::clone(&self.memory),
             replaced,
             triage: self.triage_plan(),
+            memory_node: self.memory_node.clone(),
         });
         let (inboxes, sequences) = self.inboxes();
         let (shared, ended) = self.start_runners();

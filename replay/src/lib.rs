@@ -18,6 +18,7 @@ pub mod info;
 pub(crate) mod instruction;
 #[doc(hidden)]
 pub mod measure;
+pub(crate) mod memory_node;
 pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;

@@ -15,6 +15,7 @@ use hrr_format::archive::Archive;
 use hrr_format::blob_store::BlobError;
 
 use crate::instruction::Wait;
+use crate::memory_node::MemoryNode;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
@@ -178,6 +179,8 @@ pub enum StageError {
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     runtime: Arc<Runtime>,
+    /// Where memory for copies goes.
+    node: MemoryNode,
     lasting: Arena,
     /// Windows whose memory is in use, oldest first.
     windows: VecDeque<Window>,
@@ -235,9 +238,10 @@ impl Arena {
 
 impl HostMemory {
     /// No memory yet.
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+    pub(crate) fn new(runtime: Arc<Runtime>, node: MemoryNode) -> Self {
         let mut memory = HostMemory {
             runtime,
+            node,
             lasting: Arena::default(),
             windows: VecDeque::new(),
             next_window: 0,
@@ -348,17 +352,22 @@ impl HostMemory {
         let Some(window) = self.windows.back_mut() else { return Err(too_large) };
         let place = match kind {
             HostKind::Pinned => {
-                let (spare, runtime) = (&mut self.spare_pinned, &self.runtime);
+                let (spare, runtime, node) = (&mut self.spare_pinned, &self.runtime, &self.node);
                 let (place, grown) =
                     window.pinned.take(len, |size| match (size == BLOCK_BYTES).then(|| spare.pop()).flatten() {
                         Some(block) => Ok(block.0),
-                        None => Ok(runtime.host_malloc(size)?),
+                        None => Ok(node.preferred(|| runtime.host_malloc(size))?),
                     })?;
                 self.in_use_bytes.0 += grown as u64;
                 place
             }
             HostKind::Pageable => {
-                let (place, grown) = window.pageable.take(len, |size| map_anonymous(size).ok_or(too_large))?;
+                let node = &self.node;
+                let (place, grown) = window.pageable.take(len, |size| {
+                    let block = map_anonymous(size).ok_or(too_large)?;
+                    node.bind(block, size);
+                    Ok(block)
+                })?;
                 self.in_use_bytes.1 += grown as u64;
                 place
             }

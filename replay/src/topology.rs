@@ -272,6 +272,33 @@ fn surroundings(topology: &Topology, pci_bus_id: &str) -> Vec<CpuSet> {
     sets
 }
 
+/// The NUMA node that memory for the device at `pci_bus_id` should be on.
+///
+/// # Errors
+/// Why there is no saying so.
+pub(crate) fn memory_node(pci_bus_id: &str) -> Result<u32, &'static str> {
+    let topology = machine().ok_or("the machine does not show its memory")?;
+    guarded(|| memory_node_on(topology, pci_bus_id)).unwrap_or(Err("the machine does not show its memory"))
+}
+
+fn memory_node_on(topology: &Topology, pci_bus_id: &str) -> Result<u32, &'static str> {
+    if topology.objects_with_type(ObjectType::NUMANode).count() < 2 {
+        return Err("the machine has one NUMA node");
+    }
+    let Ok(Some(device)) = topology.pci_device_by_bus_id_string(pci_bus_id) else {
+        return Err("the device is not in the topology");
+    };
+    let nearest = device.first_non_io_ancestor().ok_or("the device is not in the topology")?;
+    let nodes = nearest.nodeset().ok_or("the device is near no NUMA node")?;
+    match (nodes.first_set(), nodes.weight()) {
+        (Some(node), Some(1)) => {
+            u32::try_from(usize::from(node)).map_err(|_| "the device's NUMA node has too high a number")
+        }
+        (Some(_), _) => Err("the device is as near to several NUMA nodes"),
+        _ => Err("the device is near no NUMA node"),
+    }
+}
+
 /// CPU sets of the cores in topology order; processing units stand for cores where no cores are shown.
 fn cores(topology: &Topology) -> Vec<CpuSet> {
     let of_type = |kind| {

@@ -33,12 +33,12 @@ pub(super) struct LastOperation {
     pub(super) call: String,
 }
 
-/// Entry tick, captured thread and record of an operation.
-type Operation<'a> = (u64, u32, Record<'a>);
+/// Entry tick, captured thread and record of operations, in order.
+type Operations<'a> = VecDeque<(u64, u32, Record<'a>)>;
 
 /// The last work of the streams that calls in flight were about: the stream a call names, else all.
 pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
-    let mut last: HashMap<u64, VecDeque<Operation<'_>>> = HashMap::new();
+    let mut last: HashMap<u64, Operations<'_>> = HashMap::new();
     let mut named = Some(Vec::new());
     for stream in archive.streams() {
         for record in stream.records().filter(|record| record.api() < marker::FIRST) {
@@ -62,7 +62,7 @@ pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
             }
         }
     }
-    let mut streams: Vec<(u64, VecDeque<Operation<'_>>)> =
+    let mut streams: Vec<(u64, Operations<'_>)> =
         last.into_iter().filter(|(stream, _)| named.as_ref().is_none_or(|named| named.contains(stream))).collect();
     streams.sort_by_key(|(_, operations)| std::cmp::Reverse(operations.back().map(|&(begin, ..)| begin)));
     streams.truncate(STREAMS);

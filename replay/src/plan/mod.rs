@@ -70,6 +70,7 @@ use timeline::{Point, Timeline};
 
 use crate::choices::Choices;
 use crate::instruction::{Account, Chunk, NOT_READY, Wait, flag};
+use crate::memory_node::MemoryNode;
 use crate::mutation::Mutation;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
@@ -277,6 +278,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) triage: TriagePlan<'a>,
     /// What is to be taken down besides.
     pub(crate) annotate: Annotate,
+    /// Where staging memory goes.
+    pub(crate) memory_node: MemoryNode,
 }
 
 /// What takes the planner's output while it works.
@@ -309,7 +312,7 @@ impl<'a> Planner<'a> {
             objects: Objects::new(settings.mutation),
             lanes: vec![LaneState::default(); lanes],
             open: (0..lanes).map(|_| None).collect(),
-            host: HostMemory::new(Arc::clone(settings.runtime)),
+            host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_node),
             shadows: BTreeMap::new(),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),

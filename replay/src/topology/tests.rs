@@ -178,3 +178,11 @@ fn this_machine_lets_a_thread_be_pinned_where_it_was_placed() {
     assert!(bind_current_thread(MAX_CPU).is_err());
     assert_eq!(place(&PinPolicy::None, None, 3).cores, vec![None; 3]);
 }
+
+#[test]
+fn the_memory_node_is_the_devices_own_where_there_is_a_choice() {
+    let topology = with_device();
+    assert_eq!(memory_node_on(&topology, "0000:c1:00.0"), Ok(1));
+    assert_eq!(memory_node_on(&topology, "0000:aa:00.0"), Err("the device is not in the topology"));
+    assert_eq!(memory_node_on(&synthetic("pack:1 core:4 pu:1"), "0000:c1:00.0"), Err("the machine has one NUMA node"));
+}
