@@ -124,3 +124,10 @@ fn nothing_is_left_out_but_what_the_catalogue_says() {
         assert_eq!(number(" issued"), Some(events - expected - not_reissued), "{name}: {line}");
     }
 }
+
+#[test]
+fn the_support_table_is_current() {
+    let script = built::repository().join("scripts/gen-support-table");
+    let checked = std::process::Command::new(script).arg("--check").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}

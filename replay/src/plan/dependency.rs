@@ -29,6 +29,8 @@ pub(crate) enum Use {
     Reads,
     /// Changes its state: records an event, adds a node to a graph.
     Changes,
+    /// Takes over, or gives up, addresses that others had or will have: their order is kept whichever is kept otherwise.
+    Occupies,
     /// Ends its life.
     Ends,
 }
@@ -225,7 +227,8 @@ impl Dependencies {
         for &(object, how) in &facts.uses {
             let Some(history) = self.objects.get(&object) else { continue };
             wanted.all(&history.changes);
-            if how == Use::Ends || (how == Use::Changes && self.mode == OrderMode::Deps) {
+            let changes = how == Use::Changes && self.mode == OrderMode::Deps;
+            if changes || matches!(how, Use::Ends | Use::Occupies) {
                 wanted.all(&history.users);
             }
         }
@@ -336,6 +339,7 @@ impl Dependencies {
         }
         for &(object, how) in &facts.uses {
             match how {
+                Use::Occupies => self.objects.entry(object).or_default().change(&node),
                 Use::Changes if self.mode == OrderMode::Deps => self.objects.entry(object).or_default().change(&node),
                 Use::Reads | Use::Changes => self.objects.entry(object).or_default().read(&node),
                 Use::Ends => {}

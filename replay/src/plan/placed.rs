@@ -109,7 +109,7 @@ impl Planner<'_> {
         };
         self.placed.insert(object, site);
         // Whoever had these addresses before must have given them back, whichever order is kept otherwise.
-        lowering.facts.uses.push((site, Use::Changes));
+        lowering.facts.uses.push((site, Use::Occupies));
     }
 
     /// Makes an allocation larger than it was, if that is asked for.
@@ -132,7 +132,7 @@ impl Planner<'_> {
     pub(crate) fn release_placed(&mut self, lowering: &mut Lowering, allocation: &Allocation) {
         if let Some(site) = self.placed.remove(&allocation.object) {
             lowering.placed = Some(Placed::TakenBack);
-            lowering.facts.uses.push((site, Use::Changes));
+            lowering.facts.uses.push((site, Use::Occupies));
         }
     }
 

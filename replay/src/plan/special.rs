@@ -57,6 +57,14 @@ pub(crate) enum Special {
     ModuleLoad,
     /// Loads a module from memory, with options.
     ModuleLoadDataEx,
+    /// Loads a library from memory, with options.
+    LibraryLoadData,
+    /// Loads a library from a file, with options.
+    LibraryLoadFromFile,
+    /// Begins linking, with options.
+    LinkCreate,
+    /// Adds code to be linked, with options.
+    LinkAddData,
 }
 
 impl Special {
@@ -79,6 +87,10 @@ impl Special {
             "hipLaunchByPtr" => Special::LaunchByPtr,
             "hipModuleLoad" => Special::ModuleLoad,
             "hipModuleLoadDataEx" => Special::ModuleLoadDataEx,
+            "hipLibraryLoadData" => Special::LibraryLoadData,
+            "hipLibraryLoadFromFile" => Special::LibraryLoadFromFile,
+            "hipLinkCreate" => Special::LinkCreate,
+            "hipLinkAddData" => Special::LinkAddData,
             _ => Special::None,
         }
     }
@@ -352,6 +364,15 @@ impl<'a> Planner<'a> {
                 return Ok(Api::by_name("hipModuleLoadData"));
             }
             Special::ModuleLoadDataEx => return Ok(Api::by_name("hipModuleLoadData")),
+            Special::LibraryLoadData => (2..8).for_each(|word| draft.set(word, 0)),
+            Special::LibraryLoadFromFile => {
+                let address = self.image_address(call, 1)?;
+                draft.set(1, address);
+                (2..8).for_each(|word| draft.set(word, 0));
+                return Ok(Api::by_name("hipLibraryLoadData"));
+            }
+            Special::LinkCreate => (0..3).for_each(|word| draft.set(word, 0)),
+            Special::LinkAddData => (5..8).for_each(|word| draft.set(word, 0)),
             _ => {}
         }
         Ok(None)
