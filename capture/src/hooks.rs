@@ -276,10 +276,7 @@ impl HookCall<'_> {
         unsafe {
             match hook {
                 GraphHook::Create => graphs.create(self.pointee(0)),
-                GraphHook::AddNode => {
-                    let node = Some(self.pointee(0));
-                    graphs.add(self.word(1), copies.iter().map(|copy| GraphCopy { node, ..*copy }));
-                }
+                GraphHook::AddNode => graphs.add(self.word(1), self.pointee(0), copies),
                 GraphHook::AddChild => graphs.add_child(self.word(1), self.word(4)),
                 GraphHook::Clone => graphs.clone_graph(self.pointee(0), self.word(1)),
                 GraphHook::Instantiate => graphs.instantiate(self.pointee(0), self.word(1)),

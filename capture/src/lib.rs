@@ -4,12 +4,13 @@
 //! |---|---|
 //! | getting between a program and HIP | [`shims`], [`real`], [`tables`], [`runtime`], [`dlsym`], [`elf`] |
 //! | whether and where to record, and saying so | [`config`], [`notice`], [`journal`] |
-//! | one process's recording, from first call to exit | [`process`], [`process_end`], [`manifest`], [`description`] |
-//! | one call | [`recorder`], [`plan`], [`sections`], [`hooks`], [`clock`] |
+//! | one process's recording, from first call to exit | [`process`], [`process_end`], [`manifest`], [`description`], [`alive`] |
+//! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
 //! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
 
+mod alive;
 mod clock;
 mod config;
 mod contents;
@@ -26,6 +27,7 @@ mod launch;
 mod manifest;
 mod notice;
 mod plan;
+mod polling;
 mod process;
 mod process_end;
 mod real;

@@ -93,7 +93,8 @@ pub(crate) fn write_root(process: &Process) -> io::Result<()> {
     let path = root.join(FILE);
     let (pid, _) = process.ids();
     let owner_pid = RootManifest::read(&path).map_or(u64::from(pid), |manifest| manifest.owner_pid);
-    let manifest = RootManifest { version: ROOT_VERSION, capture_mode: tables::capture_mode().to_owned(), owner_pid, processes };
+    let manifest =
+        RootManifest { version: ROOT_VERSION, capture_mode: tables::capture_mode().to_owned(), owner_pid, processes };
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
     bytes.push(b'\n');
     files::replace(&path, &bytes)

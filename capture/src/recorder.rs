@@ -25,6 +25,7 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
 use crate::writer::ThreadStream;
+use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::{clock, launch, small_stack};
 
 /// Where a thread stands.
@@ -43,6 +44,8 @@ struct Hot {
     /// Number of the runtime that the call is in.
     runtime: Cell<usize>,
     stream: Cell<*const ThreadStream>,
+    /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
+    polled: Cell<*mut u8>,
 }
 
 thread_local! {
@@ -51,6 +54,7 @@ thread_local! {
             inside: Cell::new(Inside::Program),
             runtime: Cell::new(0),
             stream: Cell::new(std::ptr::null()),
+            polled: Cell::new(std::ptr::null_mut()),
         }
     };
 }
@@ -62,6 +66,8 @@ pub(crate) struct Call {
     plan: &'static Plan,
     /// Copies enqueued before the call, by which it can tell which of them it made visible.
     sequence: u64,
+    /// Entry tick of a query that is asked again, for which `record` is that of the answers so far; 0 = any other call.
+    polled_again: u64,
 }
 
 /// What a thread remembers of its call between entry and return, and buffers it reuses.
@@ -78,7 +84,10 @@ pub(crate) fn never_record_this_thread() {
 
 /// Forgets the thread's stream: it was closed, or belongs to the parent process.
 pub(crate) fn forget_stream() {
-    HOT.with(|hot| hot.stream.set(std::ptr::null()));
+    HOT.with(|hot| {
+        hot.stream.set(std::ptr::null());
+        hot.polled.set(std::ptr::null_mut());
+    });
 }
 
 /// Number of the runtime that the calling thread's recorded call is in.
@@ -126,6 +135,13 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         let sequence = pending_results::sequence();
         // SAFETY: the plans were built before the gate opened; `api` comes from a shim.
         let plan = unsafe { plan::of(api) };
+        let polled = hot.polled.replace(std::ptr::null_mut());
+        if !polled.is_null() {
+            // SAFETY: nothing was written to the stream since, so the record's segment is still the current one.
+            if let Some(begin) = unsafe { polling::ask_again(polled, api, words) } {
+                return Some(Call { record: polled, stream: stream_ptr, plan, sequence, polled_again: begin });
+            }
+        }
         // SAFETY: by this function's contract, on the stream's owner.
         let record = unsafe {
             match plan.route {
@@ -140,7 +156,7 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream.set_busy(false);
             return None;
         }
-        Some(Call { record, stream: stream_ptr, plan, sequence })
+        Some(Call { record, stream: stream_ptr, plan, sequence, polled_again: 0 })
     })
 }
 
@@ -157,9 +173,16 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
             hot.inside.set(Inside::Program);
             return;
         }
-        let Call { record, plan, .. } = call;
         // SAFETY: the thread holds a count on its stream.
         let stream = unsafe { &*call.stream };
+        if call.polled_again != 0 {
+            // SAFETY: as for this function.
+            unsafe { leave_query(hot, stream, call, code, end) };
+            stream.set_busy(false);
+            hot.inside.set(Inside::Program);
+            return;
+        }
+        let Call { record, plan, .. } = call;
         // SAFETY: the record lies in the stream's current segment, is 8-byte aligned and has a whole header; only this
         // thread writes to it.
         unsafe {
@@ -174,18 +197,81 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
             // SAFETY: the scratch of this thread describes the record.
             Route::General => unsafe { fill_general(stream, record, code, raw) },
         }
-        // SAFETY: the flag byte lies in the record's header.
-        let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
-        // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
-        flags.store(flags.load(Ordering::Relaxed) & !flag::IN_FLIGHT, Ordering::Release);
+        if code == polling::NOT_READY && polling::folds(plan) {
+            // SAFETY: as above.
+            unsafe { record.add(offset::AUX).cast::<u32>().write(1) };
+        }
+        // SAFETY: the record has a whole header.
+        unsafe { set_returned(record) };
         stream.count_event();
         if plan.route == Route::General || (plan.order != OrderRole::None && pending_results::any()) {
             // SAFETY: as for this function; the record is complete.
             unsafe { after_call(stream, &call, code, raw) };
         }
+        let len_bytes = HEADER_BYTES + usize::from(plan.words) * 8;
+        if code == polling::NOT_READY && polling::folds(plan) && stream.cursor() == record.wrapping_add(len_bytes) {
+            hot.polled.set(record);
+        }
         stream.set_busy(false);
         hot.inside.set(Inside::Program);
     });
+}
+
+/// Completes a query that was asked again.
+///
+/// # Safety
+/// As for [`leave`]; the call's record is that of the answers before.
+#[cold]
+unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i32, end: u64) {
+    // SAFETY: the record is still the stream's last: the thread was in the runtime.
+    unsafe {
+        if code == polling::NOT_READY {
+            polling::answered(call.record, end);
+            hot.polled.set(call.record);
+        }
+        set_returned(call.record);
+    }
+    if code == polling::NOT_READY {
+        return;
+    }
+    // Another answer gets a record of its own.
+    let words_at = call.record.wrapping_add(HEADER_BYTES).cast::<u64>();
+    let mut words = [0; MAX_QUERY_WORDS];
+    let count = usize::from(call.plan.words).min(MAX_QUERY_WORDS);
+    // SAFETY: the record has as many words as its entry point takes; see `polling::folds`.
+    unsafe { std::ptr::copy_nonoverlapping(words_at, words.as_mut_ptr(), count) };
+    let need = HEADER_BYTES + count * 8;
+    // SAFETY: this is the stream's owner; the record is written within `need` bytes and published whole.
+    unsafe {
+        let at = reserve(stream, call.stream, need);
+        if at.is_null() {
+            return;
+        }
+        write_head(at, usize::from(call.plan.api.id), &words[..count]);
+        at.add(offset::BEGIN).cast::<u64>().write(call.polled_again);
+        at.add(offset::END).cast::<u64>().write(end);
+        at.add(offset::RET).cast::<i32>().write(code);
+        set_returned(at);
+        stream.publish(at, need);
+        call.record = at;
+    }
+    stream.count_event();
+    if call.plan.order != OrderRole::None && pending_results::any() {
+        // SAFETY: as for this function; the record is complete.
+        unsafe { after_call(stream, &call, code, 0) };
+    }
+}
+
+/// Marks a record as that of a call that has returned.
+///
+/// # Safety
+/// A whole header lies there, which only this thread writes.
+#[inline(always)]
+unsafe fn set_returned(record: *mut u8) {
+    // SAFETY: the flag byte lies in the record's header.
+    let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
+    // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
+    flags.store(flags.load(Ordering::Relaxed) & !flag::IN_FLIGHT, Ordering::Release);
 }
 
 /// Opens the process's archive and the thread's stream as far as that has not happened.

@@ -154,7 +154,10 @@ mod tests {
         let runtime: Vec<_> = APIS.iter().filter(|row| row.table == Table::Runtime).map(|row| row.id).collect();
         assert_eq!(runtime, (0..546).collect::<Vec<_>>());
         let compiler: Vec<_> = APIS.iter().filter(|row| row.table == Table::Compiler).map(|row| row.name).collect();
-        assert_eq!((compiler.len(), compiler[0], compiler[8]), (9, "__hipPopCallConfiguration", "__hipUnregisterFatBinary"));
+        assert_eq!(
+            (compiler.len(), compiler[0], compiler[8]),
+            (9, "__hipPopCallConfiguration", "__hipUnregisterFatBinary")
+        );
     }
 
     #[test]

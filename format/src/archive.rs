@@ -31,6 +31,9 @@ pub const STREAM_EXTENSION: &str = "evs";
 /// What the name of a process archive begins with.
 pub const PROCESS_PREFIX: &str = "pid-";
 
+/// File in a process's directory with the tick of its last sign of life, eight bytes.
+pub const ALIVE_FILE: &str = "alive";
+
 /// The directory of a process in an archive root.
 pub fn process_dir(root: &Path, pid: u64) -> PathBuf {
     root.join(format!("{PROCESS_PREFIX}{pid}"))
@@ -223,6 +226,7 @@ pub struct Archive {
     /// This build's row for each id of the archive.
     known: Vec<Option<&'static Api>>,
     repaired: Option<Note>,
+    alive_tick: Option<u64>,
     warnings: Vec<Warning>,
     /// Where the native form of an archive in another format lies while it is open.
     _translated: Option<upstream::Translated>,
@@ -265,6 +269,7 @@ impl Archive {
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
+        let alive_tick = source.map(&path.join(ALIVE_FILE)).ok().flatten().and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
         Ok(Archive {
             path,
             manifest,
@@ -274,6 +279,7 @@ impl Archive {
             kernels,
             known,
             repaired,
+            alive_tick,
             warnings,
             _translated: None,
         })
@@ -294,6 +300,12 @@ impl Archive {
     /// Its manifest.
     pub fn manifest(&self) -> &ProcessManifest {
         &self.manifest
+    }
+
+    /// The last tick at which the process was seen running, besides by its calls. None for one that ended soon, or whose
+    /// recorder gave no sign.
+    pub fn alive_tick(&self) -> Option<u64> {
+        self.alive_tick
     }
 
     /// What was recorded besides calls, handles and sizes.

@@ -9,7 +9,7 @@
 //! | 8 | u64 | `begin` tick, read at entry |
 //! | 16 | u64 | `end` tick, read at return; zero while in flight |
 //! | 24 | i32 | return code (`hipError_t` or `int`; zero for calls that return something else) |
-//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); otherwise zero |
+//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; otherwise zero |
 //! | 32 | u64 × words | arguments in declaration order (see [`crate::abi`]) |
 //! | then | | sections until `len_bytes` |
 //!
@@ -305,6 +305,18 @@ impl<'a> Record<'a> {
     /// Auxiliary number.
     pub fn aux(&self) -> u32 {
         (self.fixed(offset::RET) >> 32) as u32
+    }
+
+    /// Number of the kernel a launch names, where it is known.
+    pub fn kernel(&self) -> Option<u32> {
+        if self.polls() > 0 { None } else { self.aux().checked_sub(1) }
+    }
+
+    /// How often in a row a query was answered "not ready"; zero for any other call.
+    pub fn polls(&self) -> u32 {
+        /// `hipErrorNotReady`, which no launch returns.
+        const NOT_READY: i32 = 600;
+        if self.ret() == NOT_READY { self.aux() } else { 0 }
     }
 
     /// Argument word `index`, or zero where the record has fewer.

@@ -183,7 +183,7 @@ fn verify_call(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut F
             format!("{} has {words} argument words", api.name)
         });
     }
-    if let Some(kernel) = record.aux().checked_sub(1) {
+    if let Some(kernel) = record.kernel() {
         verify_launch(archive, record, kernel, api.name, at, faults);
     }
     for section in record.sections() {

@@ -1,4 +1,4 @@
-//! Two run reports side by side, and the verdict: slower, faster, no difference, or too few repetitions to tell.
+//! Two run reports side by side, and the verdict: slower, faster, no difference, or too few repetitions to tell; and where.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,14 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::report::{ApiReport, ReportError, RunReport};
-use crate::stats::{
-    Interval, MannWhitney, Welch, bootstrap_ratio_of_medians, mad, mann_whitney, median, modified_z, welch,
-};
+use crate::change::{Change, Verdict};
+use crate::line::{Line, lines};
+use crate::report::{ReportError, RunReport};
+use crate::stats::{Interval, MannWhitney, Welch, mad, median, modified_z};
+use crate::verdict::{Finding, find};
 
-/// Confidence of the interval around the change.
-const CONFIDENCE: f64 = 0.95;
-/// A difference this unlikely to be chance is called one.
-const SIGNIFICANCE: f64 = 1.0 - CONFIDENCE;
 /// Modified Z-score beyond which a repetition is called an outlier (Iglewicz and Hoaglin).
 const OUTLIER_Z: f64 = 3.5;
-/// APIs listed in the text, those whose total changed most.
-const LISTED_APIS: usize = 10;
-/// Seed of the resampling, fixed so that one comparison always says the same.
-const SEED: u64 = 0x4852_5250_4552_4631;
 
 /// How much slower is too slow, as a fraction of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,23 +43,11 @@ impl FromStr for Limit {
     }
 }
 
-/// What two samples of wall times say about each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The candidate takes longer, and that is unlikely to be chance.
-    Slower,
-    /// The candidate takes less, and that is unlikely to be chance.
-    Faster,
-    /// What difference there is may well be chance.
-    NoDifference,
-    /// So few repetitions that no difference could be told from chance.
-    TooFewRepetitions,
-}
-
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
+    /// What it is called: `A` or `B`.
+    pub label: String,
     /// The report's file.
     pub path: PathBuf,
     /// The archive that was replayed.
@@ -77,36 +58,54 @@ pub struct Side {
     pub mode: String,
     /// Number of repetitions.
     pub repetitions: usize,
+    /// Wall time of each repetition, in the order they ran.
+    pub walls_ns: Vec<f64>,
     /// Median wall time.
     pub median_ns: f64,
     /// Median absolute deviation of the wall time.
     pub mad_ns: f64,
     /// Repetitions that stand out of the others.
     pub outliers: usize,
+    /// Where the workers' time went, as fractions of it.
+    pub split: Option<Split>,
 }
 
-/// One API on both sides, per repetition.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ApiChange {
-    /// Name of the HIP entry point.
-    pub name: String,
-    /// Calls per repetition of the baseline and of the candidate.
-    pub calls: [f64; 2],
-    /// Total time per repetition of the baseline and of the candidate.
-    pub total_ns: [f64; 2],
-    /// Median duration of a call of the baseline and of the candidate.
-    pub p50_ns: [u64; 2],
+/// Where the workers' time went, as fractions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Split {
+    /// In the runtime.
+    pub runtime: f64,
+    /// Waiting for other workers.
+    pub edges: f64,
+    /// Waiting for plan and contents.
+    pub staging: f64,
+    /// In the program's own gaps.
+    pub pacing: f64,
+    /// In the replayer's own code, recording of events included.
+    pub own: f64,
 }
 
-impl ApiChange {
-    fn added_ns(&self) -> f64 {
-        self.total_ns[1] - self.total_ns[0]
+impl Split {
+    fn of(report: &RunReport) -> Option<Split> {
+        let sum = |of: fn(&crate::report::WorkerReport) -> u64| report.workers.iter().map(of).sum::<u64>() as f64;
+        let total = sum(|worker| worker.total_ns);
+        (total > 0.0).then(|| Split {
+            runtime: sum(|worker| worker.in_calls_ns) / total,
+            edges: sum(|worker| worker.waiting_ns) / total,
+            staging: sum(|worker| worker.staging_ns) / total,
+            pacing: sum(|worker| worker.pacing_ns) / total,
+            own: sum(|worker| worker.own_ns + worker.events_ns) / total,
+        })
     }
 }
 
 /// The comparison of a candidate with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Layout of this structure when written as JSON.
+    pub schema_version: u32,
+    /// The outcome in one sentence.
+    pub sentence: String,
     /// What is compared with.
     pub baseline: Side,
     /// What is compared.
@@ -121,13 +120,18 @@ pub struct Comparison {
     pub welch: Option<Welch>,
     /// The outcome.
     pub verdict: Verdict,
+    /// Where the change is.
+    pub finding: Finding,
     /// Reasons for which the two sides may not be alike.
     pub warnings: Vec<String>,
-    /// All APIs of either side, those whose total changed most first.
-    pub apis: Vec<ApiChange>,
+    /// Sections, APIs, kernels and copies of either side, those whose time changed most first.
+    pub lines: Vec<Line>,
     /// Whether the candidate's replay itself did not pass.
     pub candidate_failed: bool,
 }
+
+/// Layout of a comparison as JSON.
+pub const SCHEMA_VERSION: u32 = 1;
 
 impl Comparison {
     /// Reads two reports and compares them.
@@ -136,8 +140,24 @@ impl Comparison {
     /// A report cannot be read or times nothing.
     pub fn of_files(baseline: &Path, candidate: &Path) -> Result<Self, ReportError> {
         let (first, second) = (RunReport::read(baseline)?, RunReport::read(candidate)?);
-        let sides = [side(baseline, &first)?, side(candidate, &second)?];
-        Ok(compare(sides, &first, &second))
+        Self::of_reports((baseline, &first), (candidate, &second))
+    }
+
+    /// Compares two reports, each with the path it is known by.
+    ///
+    /// # Errors
+    /// A report times nothing.
+    pub fn of_reports(first: (&Path, &RunReport), second: (&Path, &RunReport)) -> Result<Self, ReportError> {
+        let sides = [side("A", first.0, first.1)?, side("B", second.0, second.1)?];
+        Ok(compare(sides, first.1, second.1))
+    }
+
+    /// Calls the candidate by another letter than `B`, where there are several.
+    pub fn name_candidate(&mut self, label: char) {
+        if self.candidate.label == "B" && self.sentence.starts_with("B ") {
+            self.sentence.replace_range(..1, &label.to_string());
+        }
+        self.candidate.label = label.to_string();
     }
 
     /// Whether the candidate is to be turned down: its replay did not pass, or its median is slower by more than
@@ -150,172 +170,85 @@ impl Comparison {
     }
 }
 
-fn side(path: &Path, report: &RunReport) -> Result<Side, ReportError> {
+fn side(label: &str, path: &Path, report: &RunReport) -> Result<Side, ReportError> {
     let samples = report.wall_samples();
     let (Some(median_ns), Some(mad_ns)) = (median(&samples).filter(|ns| *ns > 0.0), mad(&samples)) else {
         return Err(ReportError::NoRepetitions { path: path.to_owned() });
     };
     Ok(Side {
+        label: label.to_owned(),
         path: path.to_owned(),
         archive: report.archive.clone(),
         runtime: format!("{} (version {})", report.runtime.path, report.runtime.version),
         mode: report.mode.clone(),
         repetitions: samples.len(),
+        outliers: modified_z(&samples).iter().filter(|z| z.abs() > OUTLIER_Z).count(),
+        walls_ns: samples,
         median_ns,
         mad_ns,
-        outliers: modified_z(&samples).iter().filter(|z| z.abs() > OUTLIER_Z).count(),
+        split: Split::of(report),
     })
 }
 
 fn compare([baseline, candidate]: [Side; 2], first: &RunReport, second: &RunReport) -> Comparison {
-    let (before, after) = (first.wall_samples(), second.wall_samples());
-    let change = candidate.median_ns / baseline.median_ns - 1.0;
-    let change_interval = (before.len() > 1 && after.len() > 1)
-        .then(|| bootstrap_ratio_of_medians(&after, &before, CONFIDENCE, SEED))
-        .flatten()
-        .map(|ratio| Interval { low: ratio.low - 1.0, high: ratio.high - 1.0 });
-    let mann_whitney = mann_whitney(&before, &after);
-    let verdict = match mann_whitney {
-        _ if smallest_p(before.len(), after.len()) >= SIGNIFICANCE => Verdict::TooFewRepetitions,
-        Some(test) if test.p < SIGNIFICANCE && change > 0.0 => Verdict::Slower,
-        Some(test) if test.p < SIGNIFICANCE && change < 0.0 => Verdict::Faster,
-        _ => Verdict::NoDifference,
-    };
+    let wall = Change::new(first.wall_samples(), second.wall_samples());
+    let lines = lines(first, second);
+    let timed = first.timing.is_some() && second.timing.is_some();
+    let finding = find(&wall, &lines, timed);
     Comparison {
-        change,
-        change_interval,
-        mann_whitney,
-        welch: welch(&before, &after),
-        verdict,
+        schema_version: SCHEMA_VERSION,
+        sentence: finding.sentence(&wall),
+        change: wall.change.unwrap_or(0.0),
+        change_interval: wall.interval,
+        mann_whitney: wall.mann_whitney,
+        welch: wall.welch,
+        verdict: wall.verdict,
+        finding,
         warnings: warnings(first, second),
-        apis: api_changes(first, second),
-        candidate_failed: second.exit_code != 0 || second.d2h.failed > 0 || second.events_failed > 0,
+        lines,
+        candidate_failed: failed(second),
         baseline,
         candidate,
     }
 }
 
-/// Smallest two-sided p-value that samples of these sizes can have, when they do not overlap at all: 2 / C(n1+n2, n1).
-fn smallest_p(n1: usize, n2: usize) -> f64 {
-    let orders = (1..=n1).fold(1.0, |orders, i| orders * (n2 + i) as f64 / i as f64);
-    2.0 / orders
+fn failed(report: &RunReport) -> bool {
+    report.exit_code != 0 || report.d2h.failed > 0 || report.events_failed > 0
 }
 
 fn warnings(first: &RunReport, second: &RunReport) -> Vec<String> {
     let mut warnings = Vec::new();
     let threads = [first.threads.to_string(), second.threads.to_string()];
+    let ranges = [first, second].map(|report| report.range.clone().unwrap_or_else(|| "everything".to_owned()));
     for (what, a, b) in [
         ("archives", &first.archive, &second.archive),
         ("devices", &first.device.name, &second.device.name),
         ("device architectures", &first.device.arch, &second.device.arch),
         ("orders", &first.order, &second.order),
         ("thread counts", &threads[0], &threads[1]),
+        ("paces", &first.pace, &second.pace),
+        ("ranges", &ranges[0], &ranges[1]),
     ] {
         if a != b {
             warnings.push(format!("the {what} differ: {a:?} and {b:?}"));
         }
     }
     for (name, report) in [("baseline", first), ("candidate", second)] {
-        if report.exit_code != 0 || report.d2h.failed > 0 || report.events_failed > 0 {
+        if failed(report) {
             warnings.push(format!(
                 "the {name} did not pass (exit code {}, {} results differ, {} events failed): it did other work than was \
                  recorded",
                 report.exit_code, report.d2h.failed, report.events_failed
             ));
         }
+        warnings.extend(report.caveats.iter().map(|caveat| format!("{name}: {caveat}")));
     }
     warnings
 }
 
-fn api_changes(first: &RunReport, second: &RunReport) -> Vec<ApiChange> {
-    let mut changes: Vec<ApiChange> = Vec::new();
-    for (side, report) in [first, second].into_iter().enumerate() {
-        let repetitions = report.repetitions.len().max(1) as f64;
-        for api in &report.apis {
-            let known = changes.iter().position(|change| change.name == api.name);
-            let at = known.unwrap_or(changes.len());
-            if known.is_none() {
-                let name = api.name.clone();
-                changes.push(ApiChange { name, calls: [0.0; 2], total_ns: [0.0; 2], p50_ns: [0; 2] });
-            }
-            let ApiReport { count, total_ns, p50_ns, .. } = api;
-            changes[at].calls[side] = *count as f64 / repetitions;
-            changes[at].total_ns[side] = *total_ns as f64 / repetitions;
-            changes[at].p50_ns[side] = *p50_ns;
-        }
-    }
-    changes.sort_by(|a, b| b.added_ns().abs().total_cmp(&a.added_ns().abs()).then_with(|| a.name.cmp(&b.name)));
-    changes
-}
-
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (label, side) in [("baseline", &self.baseline), ("candidate", &self.candidate)] {
-            writeln!(
-                f,
-                "{label:<9}  {:>12}  MAD {:>10}  {} repetition{}{}  {}",
-                Duration(side.median_ns),
-                Duration(side.mad_ns),
-                side.repetitions,
-                if side.repetitions == 1 { "" } else { "s" },
-                if side.outliers > 0 { format!(" ({} outlying)", side.outliers) } else { String::new() },
-                side.path.display(),
-            )?;
-        }
-        write!(f, "change     {:>+11.2} %", self.change * 100.0)?;
-        if let Some(interval) = self.change_interval {
-            write!(f, "  95 % interval {:+.2} % to {:+.2} %", interval.low * 100.0, interval.high * 100.0)?;
-        }
-        writeln!(f)?;
-        if let Some(test) = self.mann_whitney {
-            let how = if test.exact { "exact" } else { "normal approximation" };
-            write!(f, "tests      Mann-Whitney p = {:.4} ({how})", test.p)?;
-            if let Some(welch) = self.welch {
-                write!(f, ", Welch p = {:.4}", welch.p)?;
-            }
-            writeln!(f)?;
-        }
-        writeln!(
-            f,
-            "verdict    {}",
-            match self.verdict {
-                Verdict::Slower => "the candidate is slower",
-                Verdict::Faster => "the candidate is faster",
-                Verdict::NoDifference => "no difference that could not be chance",
-                Verdict::TooFewRepetitions => "too few repetitions to tell; repeat each side at least 4 times",
-            }
-        )?;
-        for warning in &self.warnings {
-            writeln!(f, "warning    {warning}")?;
-        }
-        let listed: Vec<&ApiChange> = self.apis.iter().take(LISTED_APIS).collect();
-        let width = listed.iter().map(|api| api.name.len()).max().unwrap_or(0).max(3);
-        if !listed.is_empty() {
-            writeln!(
-                f,
-                "\n{:<width$}  {:>12}  {:>12}  {:>12}  {:>12}  {:>12}",
-                "API", "calls", "total", "change", "p50", "p50 before"
-            )?;
-        }
-        for api in listed {
-            let sign = if api.added_ns() < 0.0 { '-' } else { '+' };
-            writeln!(
-                f,
-                "{:<width$}  {:>12}  {:>12}  {:>12}  {:>12}  {:>12}",
-                api.name,
-                format!("{}", api.calls[1]),
-                Duration(api.total_ns[1]).to_string(),
-                format!("{sign}{}", Duration(api.added_ns().abs())),
-                Duration(api.p50_ns[1] as f64).to_string(),
-                Duration(api.p50_ns[0] as f64).to_string(),
-            )?;
-        }
-        Ok(())
-    }
-}
-
 /// Nanoseconds in the unit that suits them.
-struct Duration(f64);
+#[derive(Clone, Copy, Debug)]
+pub struct Duration(pub f64);
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -326,6 +259,12 @@ impl fmt::Display for Duration {
             ns => format!("{ns:.0} ns"),
         };
         f.pad(&text)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::render::text(self))
     }
 }
 

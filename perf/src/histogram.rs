@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::report::ApiReport;
+use crate::report::{ApiReport, CallKind};
 
 /// Longest duration told apart, one hour; longer ones count as this long in the percentiles.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -66,6 +66,7 @@ impl CallHistogram {
         let percentile = |quantile| self.durations.value_at_quantile(quantile).min(self.max_ns);
         ApiReport {
             name: name.to_owned(),
+            kind: CallKind::Host,
             count: self.count(),
             total_ns: self.total_ns,
             p50_ns: percentile(0.5),

@@ -1,21 +1,36 @@
-//! `hrr-perf`: reads run reports and says what they mean.
+//! `hrr-perf`: compares replays, and replays to compare.
 //!
-//! Exit codes: 0 done, 1 slower than `--fail-above` allows, 2 a report that cannot be read or wrong usage.
+//! Exit codes: 0 done, 1 slower than `--fail-above` allows, 2 a report that cannot be read, a replay that did not pass, or
+//! wrong usage.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use hrr_perf::comparison::{Comparison, Limit};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hrr_perf::comparison::{Comparison, Duration, Limit};
+use hrr_perf::render;
+use hrr_perf::report::RunReport;
+use hrr_perf::runner::{self, Plan, Timing};
 
 /// Exit code for a candidate that is too slow.
 const TOO_SLOW: u8 = 1;
-/// Exit code for reports that cannot be read; clap's own for wrong usage is the same.
+/// Exit code for what cannot be compared; clap's own for wrong usage is the same.
 const UNUSABLE: u8 = 2;
 
+const EXAMPLES: &str = "\
+Examples:
+  hrr-playback app.hrr --repeat 20 --warmup 2 --timing --report a.json
+  hrr-perf compare a.json b.json --fail-above 3%
+  hrr-perf compare app.hrr a.json                      what was recorded against what was replayed
+  hrr-perf run --hip-lib /opt/rocm-6.4/lib/libamdhip64.so --hip-lib /opt/rocm-7.1/lib/libamdhip64.so app.hrr --html page.html
+  hrr-perf run --hip-lib A.so --hip-lib B.so archives/  a table, one row an archive
+
+Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a report cannot be read, or a replay did not pass.";
+
 #[derive(Debug, Parser)]
-#[command(name = "hrr-perf", version, about = "Compares run reports that `hrr-playback --report FILE` wrote")]
+#[command(name = "hrr-perf", version, about = "Says whether one replay is slower than another, by how much, and where", after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -25,49 +40,230 @@ struct Arguments {
 enum Command {
     /// Compares a candidate with a baseline
     Compare {
-        /// Report to compare with
+        /// Report to compare with, or an archive: what was recorded
         baseline: PathBuf,
         /// Report to judge
         candidate: PathBuf,
-        /// Print JSON
+        #[command(flatten)]
+        output: Output,
+        /// The replayer, which reads an archive's times [default: the one beside this program]
+        #[arg(long, value_name = "PATH")]
+        playback: Option<PathBuf>,
+    },
+    /// Replays an archive on several HIP runtimes in turn and compares them
+    Run {
+        /// Archive, or a folder of archives
+        archive: PathBuf,
+        /// HIP runtime; twice or more, the baseline first
+        #[arg(long = "hip-lib", value_name = "PATH", required = true)]
+        hip_libs: Vec<PathBuf>,
+        /// Processes for each runtime
+        #[arg(long, value_name = "R", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        repeat: u32,
+        /// Repetitions in each process, of which the median counts
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+        inner: u32,
+        /// Repetitions in each process before those
+        #[arg(long, value_name = "W", default_value_t = 1)]
+        warmup: u32,
+        /// Do not time kernels and copies by events
         #[arg(long)]
-        json: bool,
-        /// Exit 1 if the candidate is slower by more than this, such as 3%
-        #[arg(long, value_name = "PERCENT")]
-        fail_above: Option<Limit>,
+        no_timing: bool,
+        /// The replayer [default: the one beside this program]
+        #[arg(long, value_name = "PATH")]
+        playback: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+        /// Write each runtime's merged report into this folder
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        /// Options for the replayer, after --
+        #[arg(last = true)]
+        options: Vec<OsString>,
     },
 }
 
+#[derive(Debug, Args)]
+struct Output {
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write a page with plots as well
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Exit 1 if the candidate is slower by more than this, such as 3%
+    #[arg(long, value_name = "PERCENT")]
+    fail_above: Option<Limit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
 fn main() -> ExitCode {
-    let Command::Compare { baseline, candidate, json, fail_above } = Arguments::parse().command;
-    let comparison = match Comparison::of_files(&baseline, &candidate) {
-        Ok(comparison) => comparison,
-        Err(error) => {
-            eprintln!("hrr-perf: {error}");
-            return ExitCode::from(UNUSABLE);
+    let result = match Arguments::parse().command {
+        Command::Compare { baseline, candidate, output, playback } => {
+            let playback = playback.unwrap_or_else(runner::default_playback);
+            compare(&baseline, &candidate, &output, &playback)
         }
-    };
-    let text = match json {
-        false => comparison.to_string(),
-        true => match serde_json::to_string_pretty(&comparison) {
-            Ok(text) => text + "\n",
-            Err(error) => {
-                eprintln!("hrr-perf: failed to print the comparison as JSON: {error}");
-                return ExitCode::from(UNUSABLE);
-            }
-        },
-    };
-    // A reader that closed the pipe has read enough; the exit code still says what was found.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    match fail_above {
-        Some(limit) if comparison.exceeds(limit) => {
-            let reason = match comparison.candidate_failed {
-                true => "the candidate's replay did not pass".to_owned(),
-                false => format!("slower by more than {} %", limit.fraction() * 100.0),
+        Command::Run { archive, hip_libs, repeat, inner, warmup, no_timing, playback, output, keep, options } => {
+            let plan = Plan {
+                playback: playback.unwrap_or_else(runner::default_playback),
+                hip_libs,
+                processes: repeat,
+                repetitions: inner,
+                warmup,
+                timing: if no_timing { Timing::Off } else { Timing::Events },
+                options,
             };
-            eprintln!("hrr-perf: {reason}");
-            ExitCode::from(TOO_SLOW)
+            run(&plan, &archive, &output, keep.as_deref())
         }
-        _ => ExitCode::SUCCESS,
+    };
+    result.unwrap_or_else(|message| {
+        eprintln!("hrr-perf: {message}");
+        ExitCode::from(UNUSABLE)
+    })
+}
+
+fn compare(baseline: &Path, candidate: &Path, output: &Output, playback: &Path) -> Result<ExitCode, String> {
+    let (first, second) = (read(baseline, playback)?, read(candidate, playback)?);
+    let comparison =
+        Comparison::of_reports((baseline, &first), (candidate, &second)).map_err(|error| error.to_string())?;
+    show(&comparison, output)?;
+    Ok(judged(std::slice::from_ref(&comparison), output))
+}
+
+/// A report, or an archive's own times.
+fn read(path: &Path, playback: &Path) -> Result<RunReport, String> {
+    let is_archive = path.is_dir() || path.extension().is_some_and(|extension| extension == "hrrz");
+    if is_archive {
+        return runner::recorded(playback, path).map_err(|error| error.to_string());
     }
+    RunReport::read(path).map_err(|error| error.to_string())
+}
+
+fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Result<ExitCode, String> {
+    let archives = runner::archives(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    if archives.is_empty() {
+        return Err(format!("{}: holds no archive", archive.display()));
+    }
+    let several = archives.len() > 1;
+    if several && output.html.is_some() {
+        return Err("--html shows one archive; give one".to_owned());
+    }
+    let mut comparisons = Vec::new();
+    let watched = std::io::stderr().is_terminal();
+    for archive in &archives {
+        let reports = runner::run(plan, archive, |progress| {
+            if watched {
+                eprint!("\r\x1b[K{}: {progress}", archive.display());
+            }
+        });
+        if watched {
+            eprint!("\r\x1b[K");
+        }
+        let reports = reports.map_err(|error| error.to_string())?;
+        if let Some(folder) = keep {
+            keep_reports(folder, archive, &reports)?;
+        }
+        let paths = &plan.hip_libs;
+        for (side, report) in reports.iter().enumerate().skip(1) {
+            let first = (paths[0].as_path(), &reports[0]);
+            let mut comparison =
+                Comparison::of_reports(first, (paths[side].as_path(), report)).map_err(|error| error.to_string())?;
+            comparison.name_candidate(runner::label(side));
+            if !several {
+                show(&comparison, output)?;
+            }
+            comparisons.push(comparison);
+        }
+    }
+    if several {
+        print_table(&comparisons, output)?;
+    }
+    Ok(judged(&comparisons, output))
+}
+
+fn keep_reports(folder: &Path, archive: &Path, reports: &[RunReport]) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let name = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for (side, report) in reports.iter().enumerate() {
+        let path = folder.join(format!("{name}-{}.json", runner::label(side)));
+        report.write(&path).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn show(comparison: &Comparison, output: &Output) -> Result<(), String> {
+    let text = match if output.json { Format::Json } else { output.format } {
+        Format::Text => render::text(comparison),
+        Format::Markdown => render::markdown(comparison),
+        Format::Json => json(comparison)?,
+    };
+    print(&text);
+    if let Some(path) = &output.html {
+        std::fs::write(path, render::html(comparison)).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(value)
+        .map(|text| text + "\n")
+        .map_err(|error| format!("failed to print the comparison as JSON: {error}"))
+}
+
+/// One row an archive and candidate.
+fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String> {
+    if output.json || output.format == Format::Json {
+        print(&json(&comparisons)?);
+        return Ok(());
+    }
+    let name = |comparison: &Comparison| {
+        let path = Path::new(&comparison.candidate.archive);
+        let of_process = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pid-"));
+        let path = if of_process { path.parent().unwrap_or(path) } else { path };
+        path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    };
+    let width = comparisons.iter().map(|comparison| name(comparison).len()).max().unwrap_or(0).max(7);
+    let markdown = output.format == Format::Markdown;
+    let mut text = if markdown {
+        "| archive | A | candidate | verdict |\n|---|---:|---:|---|\n".to_owned()
+    } else {
+        format!("{:<width$}  {:>12}  {:>14}  verdict\n", "archive", "A", "candidate")
+    };
+    for comparison in comparisons {
+        let (before, after) = (Duration(comparison.baseline.median_ns), Duration(comparison.candidate.median_ns));
+        let candidate = format!("{} {after}", comparison.candidate.label);
+        let (name, sentence) = (name(comparison), &comparison.sentence);
+        text.push_str(&if markdown {
+            format!("| {name} | {before} | {candidate} | {sentence} |\n")
+        } else {
+            format!("{name:<width$}  {before:>12}  {candidate:>14}  {sentence}\n")
+        });
+    }
+    print(&text);
+    Ok(())
+}
+
+fn judged(comparisons: &[Comparison], output: &Output) -> ExitCode {
+    let Some(limit) = output.fail_above else { return ExitCode::SUCCESS };
+    let Some(worst) = comparisons.iter().find(|comparison| comparison.exceeds(limit)) else { return ExitCode::SUCCESS };
+    let reason = match worst.candidate_failed {
+        true => "the candidate's replay did not pass".to_owned(),
+        false => format!("slower by more than {} %", limit.fraction() * 100.0),
+    };
+    eprintln!("hrr-perf: {reason}");
+    ExitCode::from(TOO_SLOW)
+}
+
+/// A reader that closed the pipe has read enough; the exit code still says what was found.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -74,6 +74,8 @@ pub struct RunReport {
     pub events_failed: u64,
     /// Exit code of the replay.
     pub exit_code: i32,
+    /// What is to be borne in mind when the report is compared with another.
+    pub caveats: Vec<String>,
 }
 
 /// The HIP runtime that a replay ran on.
@@ -98,12 +100,29 @@ pub struct DeviceReport {
     pub pci_bus_id: String,
 }
 
+/// What a call's duration is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallKind {
+    /// Work of the runtime alone.
+    #[default]
+    Host,
+    /// It hands work to the device and does not wait for it.
+    Enqueue,
+    /// It copies, and may or may not wait for that.
+    Copy,
+    /// It waits for the device.
+    Wait,
+}
+
 /// Durations of one API's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApiReport {
     /// Name of the HIP entry point.
     pub name: String,
+    /// What kind of call it is.
+    pub kind: CallKind,
     /// Number of calls.
     pub count: u64,
     /// Sum of their durations, exact.

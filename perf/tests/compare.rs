@@ -28,7 +28,7 @@ fn the_limit_decides_the_exit_code() {
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(String::from_utf8(failed.stderr).unwrap(), "hrr-perf: slower by more than 3 %\n");
     let text = String::from_utf8(failed.stdout).unwrap();
-    assert!(text.contains("+6.00 %") && text.contains("the candidate is slower"), "{text}");
+    assert!(text.contains("+6.00 %") && text.contains("B is 6.0 % slower"), "{text}");
     assert_eq!(run("10%").status.code(), Some(0));
     assert_eq!(run("ten").status.code(), Some(2));
     assert_eq!(compare(&[before, after]).status.code(), Some(0));

@@ -97,14 +97,12 @@ impl<'a> Campaign<'a> {
         let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
         let placement = topology::place(&options.pin, bus_id, assignment.workers);
         let measure = &options.measure;
-        let timer = (measure.timing)
-            .then(|| GpuTimer::start(runtime, crate::report::clock::Clock::get(), measure.trace))
-            .flatten();
+        let timer = (measure.timing).then(|| GpuTimer::start(runtime)).flatten();
         if measure.timing && timer.is_none() {
             return Err(ReplayError::NoEvents { path: runtime.path().display().to_string() });
         }
         let lanes = assignment.worker_of.len();
-        let metering = options.measures().then(|| Arc::new(Metering::new(lanes, timer.clone(), measure.trace)));
+        let metering = options.measures().then(|| Arc::new(Metering::new(lanes, timer.clone())));
         Ok(Campaign {
             archive,
             runtime,

@@ -16,6 +16,7 @@ use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
+use crate::processes::{self, Rank};
 use crate::report::options::{Measure, Pace};
 use crate::run::watchdog;
 use crate::runtime::Runtime;
@@ -30,6 +31,8 @@ Examples:
   hrr-playback capture.hrr --threads 4           replay on four worker threads
   hrr-playback capture.hrr --hip-lib /opt/rocm-7.1/lib/libamdhip64.so
   hrr-playback capture.hrr --sync-watchdog-ms 5000
+  hrr-playback capture.hrr --all-processes       every recorded process, at the same time
+  srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
@@ -47,6 +50,14 @@ struct Arguments {
     /// Worker threads that issue calls; 0 = one per captured thread
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Replay")]
     threads: usize,
+
+    /// Replay every process of the archive at the same time, each in a process of its own
+    #[arg(long, conflicts_with_all = ["rank", "info", "action"], help_heading = "Replay")]
+    all_processes: bool,
+
+    /// Replay, or inspect, the process that had this rank; `own`: the one that a launcher gave this process
+    #[arg(long, value_name = "N", help_heading = "Replay")]
+    rank: Option<Rank>,
 
     /// One worker per captured thread: the same as --threads 0
     #[arg(long, conflicts_with = "threads", help_heading = "Replay")]
@@ -77,7 +88,7 @@ struct Arguments {
     #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
     warmup: u32,
 
-    /// Write a run report as JSON, for hrr-perf
+    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     report: Option<PathBuf>,
 
@@ -263,6 +274,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    let chosen = match (arguments.rank, arguments.all_processes) {
+        (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
+        (None, true) => processes::assigned(path),
+        (None, false) => None,
+    };
+    if arguments.all_processes && chosen.is_none() {
+        let code = processes::replay_all(path, &mut std::io::stdout()).map_err(|error| error.to_string())?;
+        return Ok(ExitCode::from(code));
+    }
+    let path = chosen.as_deref().unwrap_or(path);
     if arguments.info {
         return info(path, arguments);
     }
@@ -290,7 +311,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         repeat: arguments.repeat,
         warmup: arguments.warmup,
-        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing, trace: false },
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },
         pace: arguments.pace,
         range: match (&arguments.range, &arguments.kernels) {
             (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
@@ -300,6 +321,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+        processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
@@ -307,8 +329,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     print_all(&summary::summary(&outcome));
     let mut code = outcome.exit_code();
-    if let Some(path) = &arguments.report
-        && let Err(error) = outcome.report.write(path)
+    let report = arguments.report.as_ref().map(|report| match arguments.all_processes {
+        true => processes::of_process(report, path),
+        false => report.clone(),
+    });
+    if let Some(report) = &report
+        && let Err(error) = outcome.report.write(report)
     {
         eprintln!("[HRR] failed to write the report: {error}");
         code = code.max(1);
@@ -377,6 +403,10 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         out.flush()?;
         Ok(condition)
     });
+    if let Some(report) = &arguments.report {
+        let archive = Archive::open(path).map_err(|error| error.to_string())?;
+        crate::report::recorded::recorded(&archive).write(report).map_err(|error| error.to_string())?;
+    }
     match printed {
         // What can be read of a damaged archive is what was asked for; the damage has been named.
         Ok(Condition::Whole | Condition::Damaged) => Ok(ExitCode::SUCCESS),

@@ -18,6 +18,7 @@ pub(crate) mod instruction;
 pub mod measure;
 pub(crate) mod mutation;
 pub mod plan;
+pub mod processes;
 pub(crate) mod repeat;
 pub mod report;
 pub(crate) mod run;

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use hrr_format::archive::{Archive, ArchiveRoot, Damaged};
+use hrr_tests::built;
 use hrr_tests::process::{Finished, run, with_clean_environment};
 use hrr_tests::recording::{Contents, Scratch, recorded};
-use hrr_tests::built;
 
 /// Longest time that a program here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -57,7 +57,8 @@ pub(crate) struct Recorded {
 /// Runs a command under the recorder, with contents, into `scratch`.
 pub(crate) fn record(scratch: &Scratch, mut command: Command) -> Recorded {
     let root = scratch.path().join("recorded.hrr");
-    let preloaded = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, list)| list).map(OsString::from);
+    let preloaded =
+        command.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, list)| list).map(OsString::from);
     recorded(&mut command, &root, Contents::Recorded);
     if let Some(users) = preloaded {
         let mut list = built::capture_library().into_os_string();

@@ -66,9 +66,10 @@ def main():
             if options.repeats:
                 rows.REPEATS = options.repeats
             if "rows" in sections:
-                report["rows"] = rows.run(work, deadline, options.devices, options.rows and options.rows.split(","))
+                (work / "rows").mkdir(exist_ok=True)
+                report["rows"] = rows.run(work / "rows", deadline, options.devices, options.rows and options.rows.split(","))
             if "triage" in sections:
-                report["triage"] = rows.triage(work)
+                report["triage"] = rows.triage(work / "triage")
     finally:
         if options.json:
             report["total_s"] = round(time.monotonic() - begin, 1)

@@ -92,7 +92,9 @@ fn tables_alone_are_enough() {
     let scratch = Scratch::new("tables");
     let plugin = compile(&scratch, "plugin", "libplugin.so", &[SHARED, LINKED].concat());
     let linked = compile(&scratch, "ways", "ways_linked", LINKED);
-    for (way, size) in [("plt", 1001), ("handle", 1004), ("versioned", 1005), ("proc_address", 1006), ("plugin_deep", 1008)] {
+    for (way, size) in
+        [("plt", 1001), ("handle", 1004), ("versioned", 1005), ("proc_address", 1006), ("plugin_deep", 1008)]
+    {
         let root = scratch.path().join(format!("{way}.hrr"));
         let mut command = command(&linked, &[text(&plugin), way]);
         command.env("ROCPROFILER_REGISTER_LIBRARY", built::capture_library());
@@ -143,7 +145,8 @@ fn every_moment_of_a_process_is_recorded() {
     compile(&scratch, "plugin", "libplugin.so", &[SHARED, LINKED, &["-DENDS"]].concat());
     let rpath = format!("-Wl,-rpath,{}", text(scratch.path()));
     let search = format!("-L{}", text(scratch.path()));
-    let moments = compile(&scratch, "moments", "moments", &[&[search.as_str(), rpath.as_str(), "-lplugin"], LINKED].concat());
+    let moments =
+        compile(&scratch, "moments", "moments", &[&[search.as_str(), rpath.as_str(), "-lplugin"], LINKED].concat());
     let plain = run(&mut command(&moments, &[]), LIMIT);
     plain.expect_code(0);
     let recorded = record(&scratch, command(&moments, &[]));
@@ -229,10 +232,24 @@ fn programs_under_other_tools() {
     let scratch = Scratch::new("tools");
     let program = compile(&scratch, "ways", "ways_linked", LINKED);
     let program = text(&program);
-    let tools: [(&str, Vec<&str>); 3] = [
+    let tools: [(&str, Vec<&str>); 2] = [
         ("setarch", vec!["-R", program, "-", "plt"]),
-        ("valgrind", vec!["-q", "--error-exitcode=0", program, "-", "plt"]),
-        ("gdb", vec!["-q", "-batch", "-nx", "-ex", "set startup-with-shell off", "-ex", "run", "--args", program, "-", "plt"]),
+        (
+            "gdb",
+            vec![
+                "-q",
+                "-batch",
+                "-nx",
+                "-ex",
+                "set startup-with-shell off",
+                "-ex",
+                "run",
+                "--args",
+                program,
+                "-",
+                "plt",
+            ],
+        ),
     ];
     for (tool, arguments) in tools {
         if !there_is(tool) {

@@ -31,7 +31,8 @@ fn launch(scratch: &Scratch, arguments: &[&str]) -> Finished {
 
 /// The lines that the launcher adds at the end.
 fn verdict(run: &Finished) -> String {
-    let lines = run.stderr.lines().filter(|line| line.starts_with("[HRR capture]") && !line.contains("Recording HIP calls"));
+    let lines =
+        run.stderr.lines().filter(|line| line.starts_with("[HRR capture]") && !line.contains("Recording HIP calls"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -51,10 +52,14 @@ fn a_recorded_program_is_replayed_by_the_command_at_the_end() {
         let run = launch(&scratch, &["--content", "-o", "a b.hrr", "--", text(&program)]);
         run.expect_code(0);
         let plain = run.stdout.clone();
-        assert!(plain.starts_with("saxpy_reduce: ok") && plain.lines().count() == 1, "standard output is the program's\n{run}");
+        assert!(
+            plain.starts_with("saxpy_reduce: ok") && plain.lines().count() == 1,
+            "standard output is the program's\n{run}"
+        );
         let verdict = verdict(&run);
         assert!(verdict.contains("1 process (with contents, "), "{run}");
-        let command = verdict.lines().find_map(|line| line.split_once("Replay:  ")).expect("a replay command").1.to_owned();
+        let command =
+            verdict.lines().find_map(|line| line.split_once("Replay:  ")).expect("a replay command").1.to_owned();
         let path = format!("{}:{}", text(&built::output("bin")), std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).env("PATH", path).env("LD_LIBRARY_PATH", built::libraries());

@@ -49,6 +49,8 @@ struct State {
     captures: HashMap<u64, Vec<GraphCopy>>,
     graphs: HashMap<u64, Vec<GraphCopy>>,
     execs: HashMap<u64, Vec<GraphCopy>>,
+    /// The graph of each node that the program added: one without host memory may be given some later.
+    nodes: HashMap<u64, u64>,
 }
 
 impl GraphCopies {
@@ -83,9 +85,12 @@ impl GraphCopies {
         self.state().graphs.insert(graph, Vec::new());
     }
 
-    /// Copy nodes were added to a graph.
-    pub(crate) fn add(&self, graph: u64, copies: impl IntoIterator<Item = GraphCopy>) {
-        self.state().graphs.entry(graph).or_default().extend(copies);
+    /// A node was added to a graph, with the host sides of its copy.
+    pub(crate) fn add(&self, graph: u64, node: u64, copies: &[GraphCopy]) {
+        let mut state = self.state();
+        state.nodes.insert(node, graph);
+        let copies = copies.iter().map(|copy| GraphCopy { node: Some(node), ..*copy });
+        state.graphs.entry(graph).or_default().extend(copies);
     }
 
     /// A graph became part of another one, as a child node holding a copy of it.
@@ -109,11 +114,14 @@ impl GraphCopies {
         state.execs.insert(exec, copies);
     }
 
-    /// A node of every graph that has it was given new parameters.
+    /// A node was given new parameters.
     pub(crate) fn set_node(&self, node: u64, copies: &[GraphCopy]) {
-        for list in self.state().graphs.values_mut() {
-            replace(list, node, copies);
-        }
+        let mut state = self.state();
+        // A node that the program did not add itself came out of a capture or a clone: its graph is not known.
+        let Some(graph) = state.nodes.get(&node).copied() else { return };
+        let list = state.graphs.entry(graph).or_default();
+        list.retain(|copy| copy.node != Some(node));
+        list.extend_from_slice(copies);
     }
 
     /// A node of an executable graph was given new parameters.
@@ -126,14 +134,19 @@ impl GraphCopies {
 
     /// A node was destroyed.
     pub(crate) fn remove_node(&self, node: u64) {
-        for list in self.state().graphs.values_mut() {
+        let mut state = self.state();
+        if let Some(graph) = state.nodes.remove(&node)
+            && let Some(list) = state.graphs.get_mut(&graph)
+        {
             list.retain(|copy| copy.node != Some(node));
         }
     }
 
-    /// A graph was destroyed.
+    /// A graph was destroyed, with its nodes.
     pub(crate) fn remove_graph(&self, graph: u64) {
-        self.state().graphs.remove(&graph);
+        let mut state = self.state();
+        state.graphs.remove(&graph);
+        state.nodes.retain(|_, of| *of != graph);
     }
 
     /// An executable graph was destroyed.
@@ -152,15 +165,6 @@ fn inner(copies: Option<&Vec<GraphCopy>>) -> Vec<GraphCopy> {
     copies.into_iter().flatten().map(|copy| GraphCopy { node: None, ..*copy }).collect()
 }
 
-fn replace(list: &mut Vec<GraphCopy>, node: u64, copies: &[GraphCopy]) {
-    let before = list.len();
-    list.retain(|copy| copy.node != Some(node));
-    // A node without host memory before may have some now; whose graph it is in is known only where it was in the list.
-    if list.len() != before {
-        list.extend_from_slice(copies);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +180,7 @@ mod tests {
         graphs.capture(5, &[copy(None, 100)]);
         graphs.end_capture(Some(5), Some(1));
         graphs.create(2);
-        graphs.add(2, [copy(Some(9), 200)]);
+        graphs.add(2, 9, &[copy(None, 200)]);
         graphs.add_child(2, 1);
         graphs.clone_graph(3, 2);
         graphs.instantiate(30, 3);
@@ -188,6 +192,11 @@ mod tests {
         graphs.set_node(9, &[copy(Some(9), 400)]);
         graphs.instantiate(20, 2);
         assert_eq!(graphs.of_exec(20), [copy(None, 100), copy(Some(9), 400)]);
+        graphs.add(2, 8, &[]);
+        graphs.set_node(8, &[copy(Some(8), 500)]);
+        graphs.instantiate(20, 2);
+        assert_eq!(graphs.of_exec(20).last(), Some(&copy(Some(8), 500)), "a node without host memory was given some");
+        graphs.remove_node(8);
         graphs.remove_node(9);
         graphs.instantiate(20, 2);
         assert_eq!(graphs.of_exec(20), [copy(None, 100)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::segment::Segment;
 use super::thread_stream::ThreadStream;
-use crate::threads;
+use crate::{alive, threads};
 
 /// Something to do.
 #[derive(Debug)]
@@ -79,7 +79,14 @@ fn serve(queue: &Queue) {
                 if let Some(job) = jobs.pop_front() {
                     break job;
                 }
-                jobs = queue.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+                let (woken, timeout) =
+                    queue.more.wait_timeout(jobs, alive::INTERVAL).unwrap_or_else(PoisonError::into_inner);
+                jobs = woken;
+                if timeout.timed_out() {
+                    drop(jobs);
+                    alive::beat();
+                    jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+                }
             }
         };
         match job {

@@ -187,6 +187,13 @@ impl ThreadStream {
         self.at.store(at.wrapping_add(need), Ordering::Relaxed);
     }
 
+    /// Where the next record goes, if it fits the segment.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> *mut u8 {
+        // Relaxed: the owner's own value.
+        self.at.load(Ordering::Relaxed)
+    }
+
     #[cold]
     unsafe fn make_room(&self, need: usize, background: &Background, this: *const Self) -> io::Result<*mut u8> {
         loop {

@@ -6,6 +6,11 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+/* A child made while another thread held the lock would wait for it for ever. */
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void in_parent(void) { pthread_mutex_unlock(&lock); }
+static void in_child(void) { lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; }
+__attribute__((constructor)) static void guard_forks(void) { pthread_atfork(before_fork, in_parent, in_child); }
 static __thread hipError_t last_error;
 static int sticky;
 static struct { char name[64]; unsigned long count; } counters[128];

@@ -1,13 +1,14 @@
 //! Verdicts on samples made for them.
 
 use super::*;
+use crate::report::ApiReport;
 
 fn report(repetitions: &[u64]) -> RunReport {
     RunReport { schema_version: 1, repetitions: repetitions.to_vec(), ..Default::default() }
 }
 
 fn compared(first: &RunReport, second: &RunReport) -> Comparison {
-    compare([side(Path::new("a"), first).unwrap(), side(Path::new("b"), second).unwrap()], first, second)
+    Comparison::of_reports((Path::new("a"), first), (Path::new("b"), second)).unwrap()
 }
 
 fn limit(text: &str) -> Limit {
@@ -51,8 +52,8 @@ fn few_repetitions_are_said_to_be_few_and_still_gate() {
     assert_eq!(found.verdict, Verdict::TooFewRepetitions);
     assert!(found.exceeds(limit("3%")));
     assert!(!compared(&report(&[1000]), &report(&[1001])).exceeds(limit("3%")));
-    // Four of each can be told apart: 2 / C(8, 4) = 0.029; three of each cannot: 0.1.
-    assert!((smallest_p(4, 4) - 2.0 / 70.0).abs() < 1e-15 && (smallest_p(3, 3) - 0.1).abs() < 1e-15);
+    let four = compared(&report(&[1000, 1001, 999, 1002]), &report(&[1500, 1501, 1499, 1502]));
+    assert_eq!(four.verdict, Verdict::Slower);
 }
 
 #[test]
@@ -79,10 +80,11 @@ fn api_totals_are_per_repetition() {
     let mut second = report(&[10]);
     second.apis = vec![api("hipMalloc", 2, 7000), api("hipMemcpy", 1, 50)];
     let found = compared(&first, &second);
-    let names: Vec<_> = found.apis.iter().map(|api| api.name.as_str()).collect();
+    let names: Vec<_> = found.lines.iter().map(|line| line.name.as_str()).collect();
     // +5000, then +50 and -50 by name.
     assert_eq!(names, ["hipMalloc", "hipFree", "hipMemcpy"]);
-    assert_eq!((found.apis[0].calls, found.apis[0].total_ns), ([2.0, 2.0], [2000.0, 7000.0]));
+    let line = &found.lines[0];
+    assert_eq!((line.count, line.change.baseline.median, line.change.candidate.median), ([2.0, 2.0], 2000.0, 7000.0));
     let text = found.to_string();
     assert!(text.contains("+5.00 us") && text.contains("-50 ns"), "{text}");
 }
@@ -97,6 +99,6 @@ fn limits_are_percentages() {
 
 #[test]
 fn reports_without_times_are_refused() {
-    assert!(matches!(side(Path::new("a"), &report(&[])), Err(ReportError::NoRepetitions { .. })));
-    assert!(matches!(side(Path::new("a"), &report(&[0])), Err(ReportError::NoRepetitions { .. })));
+    assert!(matches!(side("A", Path::new("a"), &report(&[])), Err(ReportError::NoRepetitions { .. })));
+    assert!(matches!(side("A", Path::new("a"), &report(&[0])), Err(ReportError::NoRepetitions { .. })));
 }

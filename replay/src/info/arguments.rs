@@ -42,7 +42,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 
 /// The kernel a launch record names.
 pub(crate) fn kernel<'a>(archive: &'a Archive, record: &Record<'_>) -> Option<&'a Kernel> {
-    archive.kernels().of_launch(record.aux())
+    archive.kernels().get(record.kernel()?)
 }
 
 /// `name(argument=value, ...)`, with the kernel's name behind that of a launch.
@@ -60,6 +60,9 @@ pub(crate) fn call_text(archive: &Archive, record: &Record<'_>) -> String {
         };
     }
     text.push(')');
+    if record.polls() > 1 {
+        let _ = write!(text, " asked {} times", record.polls());
+    }
     text
 }
 

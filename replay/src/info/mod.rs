@@ -7,6 +7,7 @@ mod calls;
 mod csv;
 mod filter;
 mod memory;
+mod last_work;
 mod root;
 mod summary;
 mod table;

@@ -10,6 +10,7 @@ use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
 
+use super::last_work::{self, StreamWork};
 use super::arguments::call_text;
 use super::calls::microseconds;
 use super::memory::{self, Memory};
@@ -51,6 +52,9 @@ pub(super) struct Summary {
     pub(super) kernel_launches: Vec<KernelTotals>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) imported: Option<Imported>,
+    /// The last work of the streams that calls in flight were about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) last_work: Vec<StreamWork>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -105,7 +109,7 @@ pub(super) struct InFlight {
     pub(super) call: String,
     /// Entry, since the start of the capture.
     pub(super) since_us: f64,
-    /// From its entry to the last tick that any thread recorded: the call took at least this long.
+    /// From its entry to the last sign of life of the process: the call took at least this long.
     pub(super) at_least_us: f64,
 }
 
@@ -182,14 +186,17 @@ impl Summary {
             threads.push(thread);
             hanging.push(in_flight);
         }
+        // A process that hung made no more calls; its recorder saw it running all the same.
+        let last_seen = counts.last_tick.max(archive.alive_tick().unwrap_or(0));
         for (thread, in_flight) in threads.iter_mut().zip(hanging) {
             thread.in_flight = in_flight.map(|Hanging { api, call, begin }| InFlight {
                 api,
                 call,
                 since_us: microseconds(&clock, begin),
-                at_least_us: clock.ticks_to_ns(counts.last_tick.saturating_sub(begin)) as f64 / 1000.0,
+                at_least_us: clock.ticks_to_ns(last_seen.saturating_sub(begin)) as f64 / 1000.0,
             });
         }
+        let hung = threads.iter().any(|thread| thread.in_flight.is_some());
         Summary {
             archive: archive.path().display().to_string(),
             complete: manifest.complete,
@@ -221,6 +228,7 @@ impl Summary {
             devices: manifest.devices.clone(),
             apis: api_totals(archive, &counts),
             kernel_launches: kernel_totals(archive, &counts),
+            last_work: if hung { last_work::collect(archive) } else { Vec::new() },
             threads,
             warnings,
         }
@@ -273,7 +281,7 @@ fn thread(
                 begin: record.begin(),
             });
         }
-        if let Some(kernel) = record.aux().checked_sub(1) {
+        if let Some(kernel) = record.kernel() {
             let (launches, bytes) = counts.launches.entry(kernel).or_default();
             *launches += 1;
             *bytes += record.section_tagged(SectionTag::KernelArgs).map_or(0, |args| args.payload.len() as u64);

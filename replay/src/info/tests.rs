@@ -153,6 +153,8 @@ fn the_summary_tells_what_was_recorded() {
        0   70      6       1  0.000  0.005  main
        1   71      2       0  0.003  0.004  worker
   thread 1 in flight: hipStreamSynchronize(stream=0xbb00), entered at 0.004 ms, not returned 0.001 ms later
+  last on stream 0xbb00:
+    0.004 ms, thread 0: hipMemcpyAsync(dst=0x9000<blob 4, 4096 bytes, never observed>, src=0x10000, sizeBytes=4096, kind=DeviceToHost, stream=0xbb00)
 
 [HRR] Event types (times between entry and return):
   Calls  Failed  Total ms  Mean us  Max us  API

@@ -228,6 +228,13 @@ fn write_threads(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
     }
+    for work in &summary.last_work {
+        writeln!(out, "  last on stream {}:", work.stream)?;
+        for operation in &work.operations {
+            let at_ms = operation.at_us / 1000.0;
+            writeln!(out, "    {at_ms:.3} ms, thread {}: {}", operation.thread, operation.call)?;
+        }
+    }
     Ok(())
 }
 

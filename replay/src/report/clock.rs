@@ -10,7 +10,6 @@ const CALIBRATION: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
-    origin_tick: u64,
     /// Nanoseconds of a tick, times 2^32; zero = ticks are nanoseconds of the system's clock.
     scale: u64,
 }
@@ -25,12 +24,12 @@ impl Clock {
     fn calibrated() -> Clock {
         let (origin, origin_tick) = (Instant::now(), counter());
         if !is_invariant() {
-            return Clock { origin, origin_tick: 0, scale: 0 };
+            return Clock { origin, scale: 0 };
         }
         std::thread::sleep(CALIBRATION);
         let (elapsed_ns, ticks) = (origin.elapsed().as_nanos(), u128::from(counter() - origin_tick));
         let scale = u64::try_from((elapsed_ns << 32) / ticks.max(1)).unwrap_or(0);
-        Clock { origin, origin_tick, scale }
+        Clock { origin, scale }
     }
 
     /// The tick now.
@@ -60,11 +59,6 @@ impl Clock {
             0 => ns,
             scale => ((u128::from(ns) << 32) / u128::from(scale)) as u64,
         }
-    }
-
-    /// Nanoseconds from the clock's calibration to a tick.
-    pub(crate) fn ns_at(&self, tick: u64) -> u64 {
-        self.ns_between(self.origin_tick, tick)
     }
 }
 

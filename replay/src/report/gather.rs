@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use hrr_format::catalogue::APIS;
+use hrr_format::catalogue::{APIS, Api, Effect};
 use hrr_perf::histogram::{CallHistogram, sort_by_time};
-use hrr_perf::report::{CopyReport, KernelReport, RunReport, SectionReport, StreamReport, TimingReport, WorkerReport};
+use hrr_perf::report::{
+    CallKind, CopyReport, KernelReport, RunReport, SectionReport, StreamReport, TimingReport, WorkerReport,
+};
 
 use super::gpu_timer::{Resolved, StreamUse};
 use super::meter::{CopyTotals, Measured, Split};
@@ -174,6 +176,7 @@ impl Gathered {
         for (&api, histogram) in &self.apis {
             let mut found = histogram.report(APIS.get(usize::from(api)).map_or("?", |api| api.name));
             found.samples_ns = self.api_samples.of(api, repetitions);
+            found.kind = APIS.get(usize::from(api)).map_or(CallKind::Host, kind_of);
             report.apis.push(found);
         }
         sort_by_time(&mut report.apis);
@@ -270,6 +273,20 @@ impl Gathered {
                 }
             })
             .collect()
+    }
+}
+
+/// What a call's duration is made of.
+pub(crate) fn kind_of(api: &Api) -> CallKind {
+    match api.effect {
+        Effect::Host => CallKind::Host,
+        Effect::Enqueue | Effect::BlockCopy if api.name.contains("emcpy") || api.name.contains("emset") => {
+            CallKind::Copy
+        }
+        Effect::Enqueue => CallKind::Enqueue,
+        Effect::BlockCopy => CallKind::Copy,
+        // A query that had succeeded is repeated until it does.
+        Effect::BlockStream | Effect::BlockEvent | Effect::BlockDevice | Effect::Query => CallKind::Wait,
     }
 }
 

@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 use hrr_format::catalogue::Api;
 use hrr_perf::histogram::CallHistogram;
 
-use super::clock::Clock;
 use super::note::{StreamLabel, Work};
 use crate::instruction::NOT_READY;
 use crate::runtime::Runtime;
@@ -45,18 +44,6 @@ pub(crate) struct Pending {
     pub(crate) pair: Pair,
     pub(crate) stream: StreamLabel,
     pub(crate) work: Work,
-    /// Event number of the call.
-    pub(crate) event: u64,
-}
-
-/// One piece of work as the device ran it, for a timeline. Times count from [`Resolved::base_tick`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DeviceSpan {
-    pub(crate) stream: StreamLabel,
-    pub(crate) work: Work,
-    pub(crate) event: u64,
-    pub(crate) begin_ns: u64,
-    pub(crate) duration_ns: u64,
 }
 
 /// One stream's use of its time.
@@ -73,17 +60,12 @@ pub(crate) struct StreamUse {
 pub(crate) struct Resolved {
     pub(crate) works: FxHashMap<Work, CallHistogram>,
     pub(crate) streams: FxHashMap<StreamLabel, StreamUse>,
-    pub(crate) spans: Vec<DeviceSpan>,
-    /// Host tick that the times of `spans` count from.
-    pub(crate) base_tick: u64,
     pub(crate) timed: u64,
     pub(crate) untimed: u64,
 }
 
 enum Message {
     Pending(Pending),
-    /// A run begins on these devices.
-    Begin(Vec<i32>, Sender<()>),
     /// The devices are idle: everything can be read.
     Finish(Sender<Resolved>),
 }
@@ -195,19 +177,15 @@ type Pool = Mutex<FxHashMap<i32, Vec<Pair>>>;
 
 impl GpuTimer {
     /// A timer on this runtime, or `None` where it lacks events.
-    pub(crate) fn start(runtime: &Arc<Runtime>, clock: Clock, keep_spans: bool) -> Option<Arc<GpuTimer>> {
+    pub(crate) fn start(runtime: &Arc<Runtime>) -> Option<Arc<GpuTimer>> {
         let events = Events::find(runtime)?;
         let pool: Arc<Pool> = Arc::default();
         let (sender, receiver) = unbounded();
         let mut resolver = Resolver {
-            runtime: Arc::clone(runtime),
             events,
             pool: Arc::clone(&pool),
-            clock,
-            keep_spans,
             pending: VecDeque::new(),
             last: FxHashMap::default(),
-            bases: FxHashMap::default(),
             resolved: Resolved::default(),
         };
         std::thread::Builder::new().name("hrr-events".into()).spawn(move || resolver.run(&receiver)).ok()?;
@@ -233,10 +211,6 @@ impl GpuTimer {
             floors.sort_by(f64::total_cmp);
             // Relaxed: read after the run.
             self.floor_ns.store(floors[floors.len() / 2].max(0.0) as u64, Ordering::Relaxed);
-        }
-        let (done, on_done) = bounded(1);
-        if self.sender.send(Message::Begin(devices.to_vec(), done)).is_ok() {
-            let _ = on_done.recv();
         }
     }
 
@@ -310,16 +284,11 @@ impl GpuTimer {
 
 /// Reads the times of complete work.
 struct Resolver {
-    runtime: Arc<Runtime>,
     events: Events,
     pool: Arc<Pool>,
-    clock: Clock,
-    keep_spans: bool,
     pending: VecDeque<Pending>,
-    /// Each stream's last piece of work: its events, and when it ended.
-    last: FxHashMap<StreamLabel, (Pair, f64)>,
-    /// Each device's first event, and how much later than the first device's it was.
-    bases: FxHashMap<i32, (u64, f64)>,
+    /// The events of each stream's last piece of work.
+    last: FxHashMap<StreamLabel, Pair>,
     resolved: Resolved,
 }
 
@@ -341,10 +310,6 @@ impl Resolver {
             };
             match message {
                 Message::Pending(pending) => self.pending.push_back(pending),
-                Message::Begin(devices, done) => {
-                    self.begin(&devices);
-                    let _ = done.send(());
-                }
                 Message::Finish(done) => {
                     let _ = done.send(self.finish());
                 }
@@ -354,27 +319,6 @@ impl Resolver {
             self.events.destroy(pair.start);
             self.events.destroy(pair.stop);
         }
-    }
-
-    fn begin(&mut self, devices: &[i32]) {
-        for (base, _) in std::mem::take(&mut self.bases).into_values() {
-            self.events.destroy(base);
-        }
-        let mut first_tick = None;
-        for &device in devices {
-            if self.runtime.set_device(device).is_err() {
-                continue;
-            }
-            if let Some(base) = self.events.create()
-                && self.events.record(base, 0)
-            {
-                self.events.synchronize(base);
-                let tick = self.clock.now();
-                let first = *first_tick.get_or_insert(tick);
-                self.bases.insert(device, (base, self.clock.ns_between(first, tick) as f64));
-            }
-        }
-        self.resolved.base_tick = first_tick.unwrap_or_else(|| self.clock.now());
     }
 
     fn resolve_complete(&mut self) {
@@ -388,7 +332,7 @@ impl Resolver {
     }
 
     fn resolve(&mut self, pending: Pending) {
-        let Pending { pair, stream, work, event } = pending;
+        let Pending { pair, stream, work } = pending;
         let Some(duration_ns) = self.events.elapsed_ns(pair.start, pair.stop).map(|ns| ns.max(0.0)) else {
             self.resolved.untimed += 1;
             self.free(stream.device, pair);
@@ -399,32 +343,10 @@ impl Resolver {
         let stream_use = self.resolved.streams.entry(stream).or_default();
         stream_use.operations += 1;
         stream_use.busy_ns += duration_ns as u64;
-        // From the stream's last work where there is one: a short distance is told more precisely than a long one, because
-        // the runtime tells it as a 32-bit float.
-        let begin_ns = match self.last.get(&stream) {
-            Some((before, ended_ns)) => {
-                let gap_ns = self.events.elapsed_ns(before.stop, pair.start).unwrap_or(0.0).max(0.0);
-                stream_use.idle_ns += gap_ns as u64;
-                stream_use.longest_gap_ns = stream_use.longest_gap_ns.max(gap_ns as u64);
-                ended_ns + gap_ns
-            }
-            None => match self.bases.get(&stream.device) {
-                Some((base, offset_ns)) => {
-                    (self.events.elapsed_ns(*base, pair.start).unwrap_or(0.0) + offset_ns).max(0.0)
-                }
-                None => 0.0,
-            },
-        };
-        if self.keep_spans {
-            self.resolved.spans.push(DeviceSpan {
-                stream,
-                work,
-                event,
-                begin_ns: begin_ns as u64,
-                duration_ns: duration_ns as u64,
-            });
-        }
-        if let Some((before, _)) = self.last.insert(stream, (pair, begin_ns + duration_ns)) {
+        if let Some(before) = self.last.insert(stream, pair) {
+            let gap_ns = self.events.elapsed_ns(before.stop, pair.start).unwrap_or(0.0).max(0.0) as u64;
+            stream_use.idle_ns += gap_ns;
+            stream_use.longest_gap_ns = stream_use.longest_gap_ns.max(gap_ns);
             self.free(stream.device, before);
         }
     }
@@ -434,7 +356,7 @@ impl Resolver {
             self.events.synchronize(pending.pair.stop);
             self.resolve(pending);
         }
-        for (stream, (pair, _)) in std::mem::take(&mut self.last) {
+        for (stream, pair) in std::mem::take(&mut self.last) {
             self.free(stream.device, pair);
         }
         std::mem::take(&mut self.resolved)

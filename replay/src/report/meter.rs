@@ -12,11 +12,8 @@ use hrr_perf::histogram::CallHistogram;
 
 use super::clock::Clock;
 use super::gpu_timer::{GpuTimer, Pair};
-use super::note::{CopyClass, Work};
-use crate::instruction::Wait;
+use super::note::CopyClass;
 
-/// Spans kept for a timeline by one meter; what comes after them is counted.
-const SPANS_KEPT: usize = 4 << 20;
 /// The last part of a pause is spun away, because a sleeping thread wakes up late.
 const SPUN_NS: u64 = 80_000;
 /// How long [`Metering::collect`] waits for runners that are still giving their meter back.
@@ -60,33 +57,12 @@ impl Split {
 /// Why a worker stood still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Another captured thread had to come this far.
-    Edge(Wait),
+    /// Another captured thread had to come further.
+    Edge,
     /// What comes next was not planned and staged yet.
     Staging,
     /// The program's own gap between two calls.
     Gap,
-}
-
-/// One stretch of a worker's time, for a timeline.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Span {
-    /// A call.
-    Call {
-        worker: u32,
-        lane: u32,
-        event: u64,
-        api: u16,
-        /// What the captured thread's progress is after it; zero where it publishes none.
-        progress: u64,
-        work: Option<Work>,
-        /// Whether it blocked, and ran beside its worker's sequence.
-        beside: bool,
-        begin: u64,
-        end: u64,
-    },
-    /// A pause before a call.
-    Pause { worker: u32, event: u64, pause: Pause, begin: u64, end: u64 },
 }
 
 /// What one runner at a time writes to.
@@ -96,8 +72,6 @@ pub(crate) struct Meter {
     pub(crate) apis: Vec<Option<Box<CallHistogram>>>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
     splits: Vec<Split>,
-    pub(crate) spans: Vec<Span>,
-    pub(crate) spans_dropped: u64,
     /// Position in the notes of the chunk at hand.
     pub(crate) cursor: usize,
     /// Pairs of events at hand, with their device.
@@ -125,11 +99,6 @@ impl Meter {
         self.apis[api].get_or_insert_with(Box::default).record(duration_ns);
     }
 
-    /// Keeps a span.
-    pub(crate) fn span(&mut self, span: Span) {
-        if self.spans.len() < SPANS_KEPT { self.spans.push(span) } else { self.spans_dropped += 1 }
-    }
-
     /// Makes everything zero and keeps the memory.
     fn clear(&mut self) {
         for histogram in self.apis.iter_mut().flatten() {
@@ -137,8 +106,6 @@ impl Meter {
         }
         self.copies.clear();
         self.splits.clear();
-        self.spans.clear();
-        self.spans_dropped = 0;
     }
 }
 
@@ -148,8 +115,6 @@ pub(crate) struct Metering {
     pub(crate) clock: Clock,
     /// Events around launches and copies, with `--timing`.
     pub(crate) timer: Option<Arc<GpuTimer>>,
-    /// Whether spans are kept.
-    pub(crate) keep_spans: bool,
     /// First event that is measured; those before it are set-up.
     pub(crate) from_event: AtomicU64,
     /// Tick at which the timed section began.
@@ -172,17 +137,14 @@ pub(crate) struct Measured {
     pub(crate) apis: FxHashMap<u16, CallHistogram>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
     pub(crate) workers: Vec<Split>,
-    pub(crate) spans: Vec<Span>,
-    pub(crate) spans_dropped: u64,
 }
 
 impl Metering {
     /// Measures runs of this many captured threads.
-    pub(crate) fn new(lanes: usize, timer: Option<Arc<GpuTimer>>, keep_spans: bool) -> Self {
+    pub(crate) fn new(lanes: usize, timer: Option<Arc<GpuTimer>>) -> Self {
         Metering {
             clock: Clock::get(),
             timer,
-            keep_spans,
             from_event: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             lanes: (0..lanes).map(|_| CachePadded::new(LaneClock::default())).collect(),
@@ -315,8 +277,6 @@ impl Metering {
             for (worker, split) in meter.splits.iter().enumerate() {
                 measured.workers[worker].add(split);
             }
-            measured.spans.append(&mut meter.spans);
-            measured.spans_dropped += meter.spans_dropped;
             meter.clear();
         }
         self.meters.lock().unwrap_or_else(PoisonError::into_inner).append(&mut meters);
@@ -337,7 +297,7 @@ mod tests {
 
     #[test]
     fn gaps_do_not_drift() {
-        let metering = Metering::new(1, None, false);
+        let metering = Metering::new(1, None);
         metering.open();
         let from = metering.opened();
         let mut end = from;
@@ -353,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_call_held_up_by_an_edge_owes_nothing() {
-        let metering = Metering::new(1, None, false);
+        let metering = Metering::new(1, None);
         metering.open();
         std::thread::sleep(Duration::from_millis(3));
         let (_, now) = metering.let_gap_pass(0, 1_000_000, Waited::Yes, || false);
@@ -364,7 +324,7 @@ mod tests {
 
     #[test]
     fn meters_add_up() {
-        let metering = Metering::new(1, None, false);
+        let metering = Metering::new(1, None);
         let (mut first, mut second) = (metering.take(0), metering.take(2));
         first.call(7, 100);
         second.call(7, 300);

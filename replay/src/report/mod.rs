@@ -5,6 +5,7 @@
 //! * [`note`]: what is known of an instruction besides how to execute it
 //! * [`meter`]: what runners take down
 //! * [`gpu_timer`]: kernels, graphs and copies as the device ran them
+//! * [`recorded`]: the recorded run itself as a run report
 //! * [`gather`]: repetitions added up into a run report
 
 pub(crate) mod clock;
@@ -12,4 +13,5 @@ pub mod gather;
 pub(crate) mod gpu_timer;
 pub(crate) mod meter;
 pub(crate) mod note;
+pub mod recorded;
 pub mod options;

@@ -9,14 +9,12 @@ pub struct Measure {
     pub calls: bool,
     /// How long kernels, graphs and copies take on the device, by events.
     pub timing: bool,
-    /// A timeline of the first repetition.
-    pub trace: bool,
 }
 
 impl Measure {
     /// Whether anything is measured.
     pub fn any(self) -> bool {
-        self.calls || self.timing || self.trace
+        self.calls || self.timing
     }
 }
 

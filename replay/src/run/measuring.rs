@@ -9,7 +9,7 @@ use crossbeam::channel::{Receiver, RecvError};
 use super::worker::Runner;
 use crate::instruction::{Chunk, Instruction, flag};
 use crate::report::gpu_timer::{GpuTimer, Pair, Pending};
-use crate::report::meter::{Meter, Metering, Pause, Span, Waited};
+use crate::report::meter::{Meter, Metering, Pause, Waited};
 use crate::report::note::{Note, StreamWord, Work};
 
 /// A call between its begin and its end.
@@ -18,7 +18,6 @@ pub(super) struct Begun {
     note: Option<Note>,
     /// The pair of events around it, and the live stream.
     pair: Option<(Pair, u64)>,
-    event: u64,
 }
 
 /// A call that has returned.
@@ -61,7 +60,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         let begin = metering.clock.now();
         let chunk = chunks.recv();
         let end = metering.clock.now();
-        self.note_pause(&metering, Pause::Staging, 0, begin, end);
+        self.note_pause(&metering, Pause::Staging, begin, end);
         chunk
     }
 
@@ -91,7 +90,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             }
             let end = metering.clock.now();
             if metering.measures(instruction.event) {
-                self.note_pause(&metering, Pause::Edge(*wait), instruction.event, begin, end);
+                self.note_pause(&metering, Pause::Edge, begin, end);
             }
         }
         let gap_ns = chunk.gaps_ns.get(at - 1).copied().unwrap_or(0);
@@ -106,12 +105,12 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             let shared = &self.shared;
             let (begin, end) = metering.let_gap_pass(instruction.lane, gap_ns, waited, || shared.progress.stopped());
             self.board.event.store(instruction.event + 1, Ordering::Relaxed);
-            self.note_pause(&metering, Pause::Gap, instruction.event, begin, end);
+            self.note_pause(&metering, Pause::Gap, begin, end);
         }
         true
     }
 
-    fn note_pause(&mut self, metering: &Metering, pause: Pause, event: u64, begin: u64, end: u64) {
+    fn note_pause(&mut self, metering: &Metering, pause: Pause, begin: u64, end: u64) {
         // What was waited for before the timed section began is set-up.
         let begin = begin.max(metering.opened());
         if end <= begin {
@@ -120,13 +119,9 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         let ns = metering.clock.ns_between(begin, end);
         let split = self.meter.split();
         match pause {
-            Pause::Edge(_) => split.waiting_ns += ns,
+            Pause::Edge => split.waiting_ns += ns,
             Pause::Staging => split.staging_ns += ns,
             Pause::Gap => split.pacing_ns += ns,
-        }
-        if metering.keep_spans {
-            let worker = self.meter.worker;
-            self.meter.span(Span::Pause { worker, event, pause, begin, end });
         }
     }
 
@@ -134,7 +129,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     pub(super) fn begin_call(&mut self, chunk: &Chunk, instruction: &Instruction, at: usize) -> Begun {
         let note = chunk.notes.get(self.meter.cursor).filter(|note| note.at as usize + 1 == at).copied();
         self.meter.cursor += usize::from(note.is_some());
-        let mut begun = Begun { begin: 0, note, pair: None, event: instruction.event };
+        let mut begun = Begun { begin: 0, note, pair: None };
         let Some(metering) = &self.shared.metering else { return begun };
         if let Some(note) = &note
             && let Some(timer) = &metering.timer
@@ -152,11 +147,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     /// Right after a call.
     #[inline]
     pub(super) fn end_call(&mut self, begun: Begun) -> Ended {
-        let Begun { begin, note, pair, event } = begun;
+        let Begun { begin, note, pair } = begun;
         let Some(metering) = &self.shared.metering else { return Ended { begin, end: begin, note } };
         let end = metering.clock.now();
         if let (Some((pair, stream)), Some(note), Some(timer)) = (pair, &note, &metering.timer) {
-            let pending = Pending { pair, stream: note.stream, work: note.work, event };
+            let pending = Pending { pair, stream: note.stream, work: note.work };
             timer.after(&mut self.meter.pairs, pending, stream);
             let ns = metering.clock.ns_between(end, metering.clock.now());
             self.meter.split().events_ns += ns;
@@ -187,20 +182,6 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             totals.count += 1;
             totals.bytes += bytes;
             totals.host_ns += ns;
-        }
-        if metering.keep_spans {
-            let worker = self.meter.worker;
-            self.meter.span(Span::Call {
-                worker,
-                lane: instruction.lane,
-                event: instruction.event,
-                api: instruction.api,
-                progress: instruction.progress,
-                work: note.map(|note| note.work),
-                beside,
-                begin,
-                end,
-            });
         }
     }
 }

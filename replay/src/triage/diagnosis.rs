@@ -128,7 +128,7 @@ pub struct RecordedInFlight {
     pub thread: u32,
     /// The call.
     pub call: String,
-    /// From its entry to the last tick that any thread recorded, in milliseconds.
+    /// From its entry to the last sign of life of the process, in milliseconds.
     pub at_least_ms: f64,
 }
 

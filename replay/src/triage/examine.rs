@@ -266,6 +266,7 @@ impl<'a> Subject<'_, 'a> {
     fn recorded_in_flight(&self) -> Vec<RecordedInFlight> {
         let clock = &self.archive.manifest().clock;
         let (calls, last_tick) = self.index.open_at_end();
+        let last_tick = last_tick.max(self.archive.alive_tick().unwrap_or(0));
         calls
             .into_iter()
             .map(|(lane, record)| RecordedInFlight {

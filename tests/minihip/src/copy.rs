@@ -97,6 +97,24 @@ impl Copy {
         }
     }
 
+    /// Whether it brings host memory to the device.
+    pub(crate) fn reaches_device(&self) -> bool {
+        let from_host = match self.src {
+            Source::Memory(address) => Sides::is_host(memory::find(address)),
+            Source::Snapshot(_) => true,
+        };
+        from_host && !Sides::is_host(memory::find(self.dst))
+    }
+
+    /// Whether it brings device memory to the host.
+    pub(crate) fn reaches_host(&self) -> bool {
+        let from_device = match self.src {
+            Source::Memory(address) => !Sides::is_host(memory::find(address)),
+            Source::Snapshot(_) => false,
+        };
+        from_device && Sides::is_host(memory::find(self.dst))
+    }
+
     /// The source rows as one block of bytes.
     fn snapshot(&self) -> Arc<[u8]> {
         let dense = self.shape.width * self.shape.height * self.shape.depth;

@@ -44,6 +44,7 @@ mod progress;
 mod properties;
 mod queue;
 mod registry;
+mod slow;
 mod stream;
 mod thread_state;
 mod user_object;

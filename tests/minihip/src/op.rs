@@ -152,8 +152,10 @@ pub(crate) struct Executor {
 pub(crate) fn run(op: &Op, executor: &mut Executor, chaos: Option<&mut Chaos>) {
     match op {
         Op::Nothing => {}
-        Op::Kernel(launch) => launch.execute(&mut executor.fibers),
-        Op::Copy(copy) => copy.execute(),
+        Op::Kernel(launch) => {
+            crate::slow::kernel(&launch.kernel.name, || launch.execute(&mut executor.fibers));
+        }
+        Op::Copy(copy) => crate::slow::copy(|| copy.reaches_device(), || copy.reaches_host(), || copy.execute()),
         Op::Fill(fill) => fill.execute(),
         Op::Mark(mark) => mark.reach(),
         Op::WaitMark(mark) => mark.wait(),

@@ -43,7 +43,8 @@ pub(crate) fn calls_of(archive: &Archive) -> u64 {
     if archive.manifest().complete {
         return archive.manifest().event_count;
     }
-    let calls = archive.streams().iter().map(|stream| stream.records().filter(|record| record.api() < marker::FIRST).count());
+    let calls =
+        archive.streams().iter().map(|stream| stream.records().filter(|record| record.api() < marker::FIRST).count());
     calls.sum::<usize>() as u64
 }
 

@@ -119,7 +119,8 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let ended = launch::run(name, rest, &interception);
     if !arguments.quiet || matches!(ended, Ended::NotStarted { .. }) {
         // One write, so that the lines stand together among those of other ranks.
-        let text: String = verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
+        let text: String =
+            verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
         eprint!("{text}");
     }
     Ok(ExitCode::from(ended.exit_code()))

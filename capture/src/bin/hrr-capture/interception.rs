@@ -63,10 +63,8 @@ impl Interception {
             return Err(InterceptionError::LibraryPath { path: library });
         }
         let output = std::path::absolute(output).map_or_else(|_| output.to_owned(), PathBuf::into_os_string);
-        let mut variables = vec![
-            ("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD"))),
-            ("HIP_HRR_CAPTURE_OUTPUT", output),
-        ];
+        let mut variables =
+            vec![("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD"))), ("HIP_HRR_CAPTURE_OUTPUT", output)];
         let mut removed = Vec::new();
         // Runtimes that offer dispatch tables find the recorder by its preloading; the variable makes sure of it where a
         // program takes LD_PRELOAD out of the environment of what it starts. Another consumer that the user named stays.

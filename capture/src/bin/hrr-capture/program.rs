@@ -31,10 +31,22 @@ pub(crate) enum Obstacle {
 
 /// Programs that start others out of the environment's reach, and what to write instead.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("docker", "put hrr-capture behind the image's name: docker run --device=/dev/kfd --device=/dev/dri -v DIR:DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM"),
-    ("podman", "put hrr-capture behind the image's name: podman run --device=/dev/kfd --device=/dev/dri -v DIR:DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM"),
-    ("apptainer", "put hrr-capture inside: apptainer exec --rocm --bind DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM"),
-    ("singularity", "put hrr-capture inside: singularity exec --rocm --bind DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM"),
+    (
+        "docker",
+        "put hrr-capture behind the image's name: docker run --device=/dev/kfd --device=/dev/dri -v DIR:DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM",
+    ),
+    (
+        "podman",
+        "put hrr-capture behind the image's name: podman run --device=/dev/kfd --device=/dev/dri -v DIR:DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM",
+    ),
+    (
+        "apptainer",
+        "put hrr-capture inside: apptainer exec --rocm --bind DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM",
+    ),
+    (
+        "singularity",
+        "put hrr-capture inside: singularity exec --rocm --bind DIR IMAGE hrr-capture -o DIR/run.hrr -- PROGRAM",
+    ),
     ("kubectl", "put hrr-capture into the command that runs in the pod"),
     ("ssh", "put hrr-capture into the command for the other machine: ssh HOST hrr-capture -o run.hrr -- PROGRAM"),
     ("sudo", "put hrr-capture behind it: sudo hrr-capture -o run.hrr -- PROGRAM"),

@@ -127,8 +127,10 @@ fn reason(name: &OsStr, report: &Report) -> String {
                 "{shown} is linked statically, HIP included: nothing can be put between them; link it with the shared libamdhip64"
             ),
             Some(Obstacle::Static { with_hip: false }) => {
-                format!("{shown} is linked statically, and shows no sign of HIP; if it starts the program that uses HIP, put \
-                         hrr-capture there")
+                format!(
+                    "{shown} is linked statically, and shows no sign of HIP; if it starts the program that uses HIP, put \
+                         hrr-capture there"
+                )
             }
             Some(Obstacle::Foreign) => format!("{shown} is not a program for x86-64"),
             _ => format!(
@@ -150,9 +152,9 @@ fn reason(name: &OsStr, report: &Report) -> String {
     if report.idle.is_empty() {
         return format!("{shown} made no HIP call until it was killed or left by _exit");
     }
-    let script = program.and_then(|program| program.interpreter).map_or(String::new(), |interpreter| {
-        format!(" ({} runs it)", interpreter.display())
-    });
+    let script = program
+        .and_then(|program| program.interpreter)
+        .map_or(String::new(), |interpreter| format!(" ({} runs it)", interpreter.display()));
     format!("{shown}{script} loaded no HIP runtime and made no HIP call")
 }
 

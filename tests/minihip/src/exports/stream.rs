@@ -39,6 +39,7 @@ fn synchronize(handle: usize, null: DefaultStream) -> HipResult {
     }
     capture::check_implicit(&stream)?;
     stream.synchronize();
+    crate::slow::stream_sync();
     crate::pool::on_synchronize(stream.device);
     Ok(())
 }

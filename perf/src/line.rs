@@ -1,0 +1,152 @@
+//! The parts of two runs, side by side: sections, APIs, kernels and graphs, copies.
+
+use serde::Serialize;
+
+use crate::change::{Change, Verdict};
+use crate::report::{CallKind, RunReport};
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LineKind {
+    /// A section of the run: set-up or teardown.
+    Section,
+    /// Calls of one API, by the time inside them.
+    Api(CallKind),
+    /// One kernel, or the graphs, by the time on the device.
+    Kernel,
+    /// Copies of one API, direction and class of size, by the time on the device, else by the time inside the calls.
+    Copy,
+}
+
+impl LineKind {
+    /// As tables name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LineKind::Section => "section",
+            LineKind::Api(_) => "API",
+            LineKind::Kernel => "kernel",
+            LineKind::Copy => "copy",
+        }
+    }
+}
+
+/// One part on both sides, per repetition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// What it is about.
+    pub kind: LineKind,
+    /// What it is called.
+    pub name: String,
+    /// The entry point, where it is one's.
+    pub api: Option<String>,
+    /// Calls or launches per repetition of the baseline and of the candidate.
+    pub count: [f64; 2],
+    /// Median of one of them, where that is known.
+    pub p50_ns: [u64; 2],
+    /// Time per repetition.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// A line while its two sides are brought together.
+struct Draft {
+    kind: LineKind,
+    name: String,
+    api: Option<String>,
+    count: [f64; 2],
+    p50_ns: [u64; 2],
+    samples: [Vec<f64>; 2],
+}
+
+/// All parts of two reports, those whose time changed most first.
+pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (side, report) in [first, second].into_iter().enumerate() {
+        gather(&mut drafts, side, report);
+    }
+    let repetitions = [first, second].map(|report| report.wall_samples().len());
+    let count = drafts.len();
+    let mut lines: Vec<Line> = drafts
+        .into_iter()
+        .map(|draft| {
+            let [mut before, mut after] = draft.samples;
+            // What a side lacks took it no time.
+            if before.is_empty() {
+                before = vec![0.0; repetitions[0]];
+            }
+            if after.is_empty() {
+                after = vec![0.0; repetitions[1]];
+            }
+            let change = Change::among(before, after, count);
+            Line {
+                kind: draft.kind,
+                name: draft.name,
+                api: draft.api,
+                count: draft.count,
+                p50_ns: draft.p50_ns,
+                change,
+            }
+        })
+        .collect();
+    lines.sort_by(|a, b| {
+        b.change
+            .added_ns()
+            .abs()
+            .total_cmp(&a.change.added_ns().abs())
+            .then_with(|| (a.kind, &a.name).cmp(&(b.kind, &b.name)))
+    });
+    lines
+}
+
+fn gather(drafts: &mut Vec<Draft>, side: usize, report: &RunReport) {
+    let repetitions = report.repetitions.len().max(1) as f64;
+    let mut add = |kind: LineKind, name: String, api: Option<&str>, count: u64, p50_ns: u64, samples: Vec<f64>| {
+        let known = drafts.iter().position(|draft| draft.kind == kind && draft.name == name);
+        let at = known.unwrap_or(drafts.len());
+        if known.is_none() {
+            let api = api.map(str::to_owned);
+            drafts.push(Draft { kind, name, api, count: [0.0; 2], p50_ns: [0; 2], samples: Default::default() });
+        }
+        drafts[at].count[side] = count as f64 / repetitions;
+        drafts[at].p50_ns[side] = p50_ns;
+        drafts[at].samples[side] = samples;
+    };
+    let values = |samples: &[u64], total_ns: u64| match samples {
+        // A report without samples has a mean.
+        [] => vec![total_ns as f64 / repetitions],
+        samples => samples.iter().map(|&ns| ns as f64).collect(),
+    };
+    for api in &report.apis {
+        let samples = values(&api.samples_ns, api.total_ns);
+        add(LineKind::Api(api.kind), api.name.clone(), Some(&api.name), api.count, api.p50_ns, samples);
+    }
+    for kernel in &report.kernels {
+        let samples = values(&kernel.samples_ns, kernel.total_ns);
+        add(LineKind::Kernel, kernel.name.clone(), None, kernel.count, kernel.p50_ns, samples);
+    }
+    for copy in &report.copies {
+        let samples = values(&copy.samples_ns, copy.device_ns.unwrap_or(copy.host_ns));
+        add(LineKind::Copy, copy.label(), Some(&copy.api), copy.count, 0, samples);
+    }
+    let sections = |of: fn(&crate::report::SectionReport) -> u64| -> Vec<f64> {
+        report.sections.iter().map(|section| of(section) as f64).collect()
+    };
+    let count = report.sections.len() as u64;
+    if count > 0 {
+        add(LineKind::Section, "set-up".to_owned(), None, count, 0, sections(|section| section.setup_ns));
+        add(LineKind::Section, "teardown".to_owned(), None, count, 0, sections(|section| section.teardown_ns));
+    }
+}
+
+impl Line {
+    /// Nanoseconds per repetition that the candidate has more.
+    pub fn added_ns(&self) -> f64 {
+        self.change.added_ns()
+    }
+
+    /// Whether it takes longer, and that is unlikely to be chance.
+    pub fn is_slower(&self) -> bool {
+        self.change.verdict == Verdict::Slower
+    }
+}

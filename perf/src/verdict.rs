@@ -1,0 +1,252 @@
+//! Where a difference comes from, in one sentence.
+//!
+//! What is slow shows in several places: a slow kernel also makes the call longer that waits for it, a slow launch also
+//! keeps the device waiting between two events. So parts are looked at in tiers, those that nothing else makes longer first,
+//! and the first tier that accounts for the difference is the cause.
+
+use serde::Serialize;
+
+use crate::change::{Change, Verdict};
+use crate::line::{Line, LineKind};
+use crate::report::CallKind;
+
+/// Part of the difference from which a tier is taken for the cause.
+const CAUSE_SHARE: f64 = 0.4;
+/// Part of the difference from which "all of it" is said.
+const ALL_SHARE: f64 = 0.8;
+/// Part of its tier's change from which a line is named.
+const NAMED_SHARE: f64 = 0.15;
+/// Lines named.
+const NAMED: usize = 3;
+
+/// How much of the difference a cause accounts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extent {
+    /// All of it, or nearly.
+    All,
+    /// Most of it.
+    Most,
+    /// Some of it.
+    Some,
+    /// There is no difference, or nothing that accounts for it.
+    None,
+}
+
+/// Where the difference is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The parts that account for it, the largest first.
+    pub causes: Vec<String>,
+    /// What they are, in words.
+    pub kind: Option<&'static str>,
+    /// How much of it they account for.
+    pub extent: Extent,
+    /// What was not measured and would tell more.
+    pub hint: Option<&'static str>,
+}
+
+/// What may be the cause, in the order in which it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// Calls that wait for nothing: the runtime's own code.
+    Runtime,
+    /// Kernels and graphs on the device.
+    Kernels,
+    /// Copies.
+    Copies,
+    /// Calls that wait for the device.
+    Waits,
+}
+
+impl Tier {
+    const ALL: [Tier; 4] = [Tier::Runtime, Tier::Kernels, Tier::Copies, Tier::Waits];
+
+    fn holds(self, line: &Line) -> bool {
+        match self {
+            Tier::Runtime => matches!(line.kind, LineKind::Api(CallKind::Host | CallKind::Enqueue)),
+            Tier::Kernels => line.kind == LineKind::Kernel,
+            Tier::Copies => line.kind == LineKind::Copy,
+            Tier::Waits => matches!(line.kind, LineKind::Api(CallKind::Wait | CallKind::Copy)),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Tier::Runtime => "host time of calls",
+            Tier::Kernels => "device time of kernels",
+            Tier::Copies => "copies",
+            Tier::Waits => "calls that wait",
+        }
+    }
+}
+
+/// Looks for what accounts for the change of the wall time.
+pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
+    let mut finding = Finding { causes: Vec::new(), kind: None, extent: Extent::None, hint: None };
+    if !wall.is_real() {
+        return finding;
+    }
+    let added_ns = wall.added_ns();
+    let same_way = |line: &&Line| line.change.verdict == wall.verdict && line.added_ns().signum() == added_ns.signum();
+    for tier in Tier::ALL {
+        let mut found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(same_way).collect();
+        let sum_ns: f64 = found.iter().map(|line| line.added_ns()).sum();
+        let share = sum_ns / added_ns;
+        if found.is_empty() || share < CAUSE_SHARE {
+            continue;
+        }
+        found.retain(|line| line.added_ns() / sum_ns >= NAMED_SHARE);
+        finding.causes = named(tier, &found, lines);
+        finding.kind = Some(tier.as_str());
+        finding.extent = match share {
+            share if share >= ALL_SHARE => Extent::All,
+            share if share >= 0.5 => Extent::Most,
+            _ => Extent::Some,
+        };
+        break;
+    }
+    let may_be_the_device = !matches!(finding.kind, Some("host time of calls" | "device time of kernels"));
+    finding.hint =
+        (!timed && may_be_the_device).then_some("with --timing the report tells the device's time from the calls'");
+    finding
+}
+
+/// The names of the causes. Copies of every kind that an API makes are named by the API.
+fn named(tier: Tier, found: &[&Line], lines: &[Line]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for line in found {
+        let siblings: Vec<&Line> = lines
+            .iter()
+            .filter(|other| other.kind == line.kind && other.api == line.api && line.api.is_some())
+            .collect();
+        let all_of_them =
+            tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(|other| found.contains(other));
+        let name = match &line.api {
+            Some(api) if all_of_them => format!("{api} of every kind"),
+            _ => line.name.clone(),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.truncate(NAMED);
+    names
+}
+
+impl Finding {
+    /// The outcome in one sentence.
+    pub fn sentence(&self, wall: &Change) -> String {
+        let percent = wall.change.unwrap_or(0.0) * 100.0;
+        let interval = wall.interval.map(|interval| {
+            let (low, high) = match wall.verdict {
+                Verdict::Faster => (-interval.high, -interval.low),
+                _ => (interval.low, interval.high),
+            };
+            format!(" (95 % CI {:.1} to {:.1})", low * 100.0, high * 100.0)
+        });
+        let interval = interval.unwrap_or_default();
+        let what = match wall.verdict {
+            Verdict::Slower => format!("B is {percent:.1} % slower{interval}"),
+            Verdict::Faster => format!("B is {:.1} % faster{interval}", -percent),
+            Verdict::NoDifference => {
+                return format!("no difference that could not be chance: B is {percent:+.1} %{interval}");
+            }
+            Verdict::TooFewRepetitions => {
+                return format!("too few repetitions to tell ({percent:+.1} %); repeat each side at least 4 times");
+            }
+        };
+        let extent = match self.extent {
+            Extent::All => "all of it",
+            Extent::Most => "most of it",
+            Extent::Some => "some of it",
+            Extent::None => return format!("{what}, and no single call, kernel or copy accounts for it"),
+        };
+        let [first, others @ ..] = self.causes.as_slice() else { return what };
+        let others: String = others.iter().map(|cause| format!(" and {cause}")).collect();
+        let kernel = if self.kind == Some(Tier::Kernels.as_str()) && !first.starts_with('(') { "kernel " } else { "" };
+        format!("{what}, {extent} in {kernel}{first}{others}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noisy(base: f64) -> Vec<f64> {
+        (0..8).map(|i| base * (1.0 + f64::from(i) * 0.001)).collect()
+    }
+
+    fn line(kind: LineKind, name: &str, api: Option<&str>, before: f64, after: f64) -> Line {
+        Line {
+            kind,
+            name: name.to_owned(),
+            api: api.map(str::to_owned),
+            count: [1.0; 2],
+            p50_ns: [0; 2],
+            change: Change::new(noisy(before), noisy(after)),
+        }
+    }
+
+    fn sentence(lines: &[Line]) -> String {
+        let wall = Change::new(noisy(1000.0), noisy(1100.0));
+        find(&wall, lines, true).sentence(&wall)
+    }
+
+    const WAIT: LineKind = LineKind::Api(CallKind::Wait);
+
+    #[test]
+    fn a_slow_kernel_is_the_cause_and_the_wait_for_it_is_not() {
+        let lines = [
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 600.0),
+            line(LineKind::Kernel, "gemm", None, 400.0, 498.0),
+            line(LineKind::Kernel, "iota", None, 100.0, 100.0),
+        ];
+        let text = sentence(&lines);
+        assert!(
+            text.starts_with("B is 10.0 % slower (95 % CI ") && text.ends_with(", all of it in kernel gemm"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_slow_launch_is_the_cause_though_kernels_look_longer() {
+        let lines = [
+            line(LineKind::Kernel, "gemm", None, 400.0, 500.0),
+            line(LineKind::Api(CallKind::Enqueue), "hipLaunchKernel", Some("hipLaunchKernel"), 100.0, 190.0),
+        ];
+        assert!(sentence(&lines).ends_with("all of it in hipLaunchKernel"));
+    }
+
+    #[test]
+    fn one_class_of_copies_is_told_from_all_of_an_api() {
+        let api = Some("hipMemcpyAsync");
+        let mut lines = [
+            line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 400.0),
+            line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 300.0),
+        ];
+        assert!(sentence(&lines).ends_with("all of it in hipMemcpyAsync H2D > 16 MiB"));
+        lines[0] = line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 350.0);
+        lines[1] = line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 350.0);
+        assert!(sentence(&lines).ends_with("all of it in hipMemcpyAsync of every kind"));
+    }
+
+    #[test]
+    fn a_wait_that_nothing_on_the_device_explains_is_itself_the_cause() {
+        let lines = [
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 600.0),
+            line(LineKind::Kernel, "gemm", None, 400.0, 400.0),
+        ];
+        assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize"));
+    }
+
+    #[test]
+    fn noise_and_unexplained_differences_are_called_that() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let finding = find(&same, &[], true);
+        assert!(finding.sentence(&same).starts_with("no difference"));
+        assert!(sentence(&[]).ends_with("no single call, kernel or copy accounts for it"));
+        let faster = Change::new(noisy(1100.0), noisy(1000.0));
+        assert!(find(&faster, &[], true).sentence(&faster).starts_with("B is 9.1 % faster (95 % CI "));
+    }
+}

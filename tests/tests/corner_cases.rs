@@ -1,0 +1,127 @@
+//! Programs in which threads meet inside HIP in unusual ways (`tests/workloads/corner_cases.cpp`): each is recorded, and
+//! replayed by as many workers as it had threads and by fewer, with and without random delays.
+
+use std::time::Duration;
+
+use hrr_format::archive::Archive;
+use hrr_tests::recording::{Contents, Recording, record};
+use hrr_tests::replaying::{Replay, Replayed};
+use hrr_tests::soak;
+use hrr_tests::workload::Workload;
+
+/// Values of `--threads`.
+const THREADS: [&str; 3] = ["1", "2", "0"];
+/// Orders that promise the same results.
+const ORDERS: [&str; 2] = ["capture", "deps"];
+/// A replay that takes longer has deadlocked; the watchdog then says in what.
+const WATCHDOG_MS: &str = "20000";
+/// As long as the watchdog, and what it takes to tell.
+const LIMIT: Duration = Duration::from_secs(40);
+
+fn recorded(case: &str) -> Recording {
+    let mut workload = Workload::new("corner_cases", &[case]);
+    workload.environment.push(("MINIHIP_DEVICES".to_owned(), "2".to_owned()));
+    record(&workload, Contents::Recorded)
+}
+
+/// Replays in every way; each passes, with the same number of results compared.
+fn every_way(recording: &Recording) -> Replayed {
+    let name = &recording.workload.arguments[0];
+    let mut compared = None;
+    let mut last = None;
+    for threads in THREADS {
+        for order in ORDERS {
+            for repetition in 0..soak::replays() {
+                let mut replay = Replay::of_recording(recording)
+                    .args(["--threads", threads, "--order", order, "--sync-watchdog-ms", WATCHDOG_MS])
+                    .limit(LIMIT);
+                if repetition > 0 {
+                    replay = replay.chaos(soak::seed(&format!("{name} {threads} {order}"), repetition));
+                }
+                let replayed = replay.run();
+                let checks = replayed.expect_pass();
+                assert!(checks.pass > 0, "every case reads results back\n{}", replayed.run);
+                let counts = (checks.pass, checks.skipped);
+                assert_eq!(*compared.get_or_insert(counts), counts, "results compared\n{}", replayed.run);
+                last = Some(replayed);
+            }
+        }
+    }
+    last.expect("there are several ways")
+}
+
+macro_rules! cases {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            every_way(&recorded(stringify!($name)));
+        })*
+    };
+}
+
+cases! {
+    reused_handle
+    rerecorded_event
+    never_recorded
+    cross_device
+    per_thread_spellings
+    busy_device_sync
+    two_captures
+    fork_join_capture
+    racing_frees
+    configured_launches
+}
+
+/// How often a call is in a recording.
+fn calls_of(recording: &Recording, name: &str) -> usize {
+    let archive = Archive::open(&recording.archive).expect("it was just recorded");
+    let records = archive.streams().iter().flat_map(|stream| stream.records());
+    records.filter(|record| archive.api(record.api()).name == name).count()
+}
+
+#[test]
+fn a_sync_that_another_threads_later_call_ends_does_not_hold_up_its_worker() {
+    let recording = recorded("released_by_another");
+    every_way(&recording);
+    // The write that lets the sync go comes while it is under way, or this shows nothing.
+    let archive = Archive::open(&recording.archive).expect("it was just recorded");
+    let spans = |name: &str| -> Vec<(u64, u64)> {
+        let records = archive.streams().iter().flat_map(|stream| stream.records());
+        records.filter(|r| archive.api(r.api()).name == name).map(|r| (r.begin(), r.end())).collect()
+    };
+    let (syncs, writes) = (spans("hipStreamSynchronize"), spans("hipStreamWriteValue32"));
+    let inside = |&(begin, _): &(u64, u64)| syncs.iter().any(|sync| sync.0 < begin && begin < sync.1);
+    assert!(writes.iter().any(inside), "no write was entered inside a sync");
+}
+
+#[test]
+fn callbacks_are_replaced_by_stubs_and_the_summary_says_so() {
+    let recording = recorded("callbacks");
+    let replayed = every_way(&recording);
+    let callbacks = calls_of(&recording, "hipLaunchHostFunc") + calls_of(&recording, "hipStreamAddCallback");
+    assert!(callbacks >= 6, "{callbacks} callbacks recorded");
+    let line = format!("{callbacks} host callbacks replaced by stubs");
+    assert!(replayed.run.stdout.contains(&line), "{}", replayed.run);
+}
+
+#[test]
+fn answers_of_not_ready_in_a_row_are_one_record_with_a_count() {
+    let recording = recorded("polled_release");
+    every_way(&recording);
+    let archive = Archive::open(&recording.archive).expect("it was just recorded");
+    let records = archive.streams().iter().flat_map(|stream| stream.records());
+    let queries: Vec<(i32, u32)> = records
+        .filter(|record| archive.api(record.api()).name == "hipEventQuery")
+        .map(|record| (record.ret(), record.polls()))
+        .collect();
+    // The program itself demands more than twenty answers of "not ready" before the one that ends the loop.
+    let [(not_ready, count), (0, _)] = queries[..] else { panic!("one record for each kind of answer: {queries:?}") };
+    assert_eq!(not_ready, 600, "{queries:?}");
+    assert!(count > 20, "{queries:?}");
+}
+
+#[test]
+fn threads_by_the_thousand() {
+    let workload = Workload::new("thread_churn", &["2000", "8", "32"]);
+    every_way(&record(&workload, Contents::Recorded));
+}
