@@ -229,7 +229,7 @@ pub struct Archive {
     alive_tick: Option<u64>,
     warnings: Vec<Warning>,
     /// Where the native form of an archive in another format lies while it is open.
-    translated: Option<upstream::Translated>,
+    _translated: Option<upstream::Translated>,
 }
 
 impl Archive {
@@ -281,7 +281,7 @@ impl Archive {
             repaired,
             alive_tick,
             warnings,
-            translated: None,
+            _translated: None,
         })
     }
 
@@ -289,7 +289,7 @@ impl Archive {
     fn open_upstream(path: PathBuf, damaged: Damaged) -> Result<Self, ArchiveError> {
         let translated = upstream::Translated::of(&path)?;
         let archive = Self::open_with(translated.path(), damaged)?;
-        Ok(Archive { path, translated: Some(translated), ..archive })
+        Ok(Archive { path, _translated: Some(translated), ..archive })
     }
 
     /// The process directory.

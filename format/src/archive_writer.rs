@@ -179,7 +179,14 @@ impl StoreWriter {
         fs::create_dir_all(dir)?;
         let mut index = File::create(dir.join(INDEX_FILE))?;
         index.write_all(&index_header())?;
-        Ok(StoreWriter { dir: dir.to_owned(), index, pack: 0, pack_bytes: 0, stored: HashMap::new(), numbers: HashMap::new() })
+        Ok(StoreWriter {
+            dir: dir.to_owned(),
+            index,
+            pack: 0,
+            pack_bytes: 0,
+            stored: HashMap::new(),
+            numbers: HashMap::new(),
+        })
     }
 
     fn put(&mut self, number: u64, contents: &[u8]) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! - [`workload`]: the programs that are recorded, as `tests/workloads/list.tsv` lists them.
 //! - [`recording`]: a program recorded into an archive of its own.
 //! - [`replaying`]: an archive replayed, and the summary read back.
+//! - [`schema`]: whether JSON is what its schema says.
 //! - [`soak`]: how often and with which random delays.
 //!
 //! The tests drive the built programs as a user does; nothing of capture or replay is linked in. Helpers panic, as
@@ -14,5 +15,6 @@ pub mod built;
 pub mod process;
 pub mod recording;
 pub mod replaying;
+pub mod schema;
 pub mod soak;
 pub mod workload;

@@ -80,6 +80,16 @@ pub enum UpstreamError {
     },
 }
 
+impl UpstreamError {
+    /// The process directory whose records are of a version that cannot be read.
+    pub fn process(&self) -> Option<&Path> {
+        match self {
+            UpstreamError::TooOld { path, .. } | UpstreamError::TooNew { path, .. } => path.parent(),
+            _ => None,
+        }
+    }
+}
+
 /// Contents of a store.
 #[derive(Debug)]
 pub enum Stored {
@@ -151,10 +161,11 @@ impl UpstreamArchive {
     /// Why it is no upstream archive.
     pub fn open_any_version(path: &Path) -> Result<Self, UpstreamError> {
         let events_path = path.join(EVENTS_FILE);
-        let bytes = files::map(&events_path).map_err(|reason| UpstreamError::Open { path: events_path.clone(), reason })?;
+        let bytes =
+            files::map(&events_path).map_err(|reason| UpstreamError::Open { path: events_path.clone(), reason })?;
         let whole = bytes.as_deref().unwrap_or_default();
-        let header = FileHeader::parse(whole)
-            .map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
+        let header =
+            FileHeader::parse(whole).map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
         let layouts = Layouts::to_read(header.version)
             .map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
         let mut events = Events::new(whole, header.version);
@@ -170,7 +181,11 @@ impl UpstreamArchive {
             warnings.push(format!("{} is cut off at byte {offset}: {reason}", events_path.display()));
         }
         if ending.ignored_bytes > 0 {
-            warnings.push(format!("{}: {} bytes follow the trailer and do not count", events_path.display(), ending.ignored_bytes));
+            warnings.push(format!(
+                "{}: {} bytes follow the trailer and do not count",
+                events_path.display(),
+                ending.ignored_bytes
+            ));
         }
         let read = |file: &str| path.join(file);
         let manifest = match manifest::read(&read(crate::manifest::FILE)) {
@@ -348,7 +363,9 @@ fn disagrees(layout: &Layout, event: &Event<'_>) -> Option<String> {
     let (id, found, known) = (event.id, event.bytes.len(), layout.size_bytes as usize);
     let name = layout.api.name;
     match layout.kind {
-        Kind::Fixed => (found != known).then(|| format!("event {id} ({name}) is {found} bytes long where {known} are known")),
+        Kind::Fixed => {
+            (found != known).then(|| format!("event {id} ({name}) is {found} bytes long where {known} are known"))
+        }
         Kind::Launch => Launch::parse(event.slice(super::layout::HEADER_BYTES, found - super::layout::HEADER_BYTES)?)
             .err()
             .map(|reason| format!("event {id} ({name}) is no launch as it is known: {reason}")),

@@ -45,7 +45,10 @@ impl IdMap {
         let fits = |entries: u16, id: u16, len: u32| -> bool {
             if id < entries {
                 // A runtime entry that this table lacks can be of any size.
-                return layouts.get(id).filter(|_| id < TABLE_RUNTIME_ENTRIES).is_none_or(|known| known.size_bytes == len);
+                return layouts
+                    .get(id)
+                    .filter(|_| id < TABLE_RUNTIME_ENTRIES)
+                    .is_none_or(|known| known.size_bytes == len);
             }
             let position = id - entries;
             let known = (position < COMPILER_ENTRIES).then(|| layouts.get(TABLE_RUNTIME_ENTRIES + position)).flatten();
@@ -55,12 +58,17 @@ impl IdMap {
         let score = |entries: u16| {
             let misfits: u64 =
                 seen.iter().filter(|&(&(id, len), _)| !fits(entries, id, len)).map(|(_, &count)| count).sum();
-            let as_compiler: u64 =
-                seen.iter().filter(|&(&(id, len), _)| id >= entries && fits(entries, id, len)).map(|(_, &count)| count).sum();
-            let registers = seen.iter().any(|(&(id, len), _)| id == entries + REGISTER_FAT_BINARY && fits(entries, id, len));
+            let as_compiler: u64 = seen
+                .iter()
+                .filter(|&(&(id, len), _)| id >= entries && fits(entries, id, len))
+                .map(|(_, &count)| count)
+                .sum();
+            let registers =
+                seen.iter().any(|(&(id, len), _)| id == entries + REGISTER_FAT_BINARY && fits(entries, id, len));
             (misfits, !registers, std::cmp::Reverse(as_compiler), entries.abs_diff(default), entries)
         };
-        let best = (OLDEST_RUNTIME_ENTRIES..=MOST_RUNTIME_ENTRIES).min_by_key(|&entries| score(entries)).unwrap_or(default);
+        let best =
+            (OLDEST_RUNTIME_ENTRIES..=MOST_RUNTIME_ENTRIES).min_by_key(|&entries| score(entries)).unwrap_or(default);
         let (misfits, no_registration, as_compiler, ..) = score(best);
         let mut evidence = if no_registration {
             format!("record sizes ({} compiler calls fit)", as_compiler.0)

@@ -88,8 +88,10 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], String> {
-        let (head, rest) =
-            self.rest.split_at_checked(len).ok_or_else(|| format!("{what}: {len} bytes wanted, {} left", self.rest.len()))?;
+        let (head, rest) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or_else(|| format!("{what}: {len} bytes wanted, {} left", self.rest.len()))?;
         self.rest = rest;
         Ok(head)
     }
@@ -109,7 +111,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn hash(&mut self) -> Result<ContentHash, String> {
-        Ok(ContentHash { lo: self.unsigned(8, "the code object's hash")?, hi: self.unsigned(8, "the code object's hash")? })
+        Ok(ContentHash {
+            lo: self.unsigned(8, "the code object's hash")?,
+            hi: self.unsigned(8, "the code object's hash")?,
+        })
     }
 
     fn name(&mut self) -> Result<&'a [u8], String> {

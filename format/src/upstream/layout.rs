@@ -162,7 +162,8 @@ impl Layouts {
         static GIVEN: OnceLock<Result<[Layouts; 2], String>> = OnceLock::new();
         let Some(path) = std::env::var_os(TABLE_VARIABLE) else { return Ok(Self::of_version(version)) };
         let given = GIVEN.get_or_init(|| {
-            let told = |reason: String| format!("{TABLE_VARIABLE}: {}: {reason}", std::path::Path::new(&path).display());
+            let told =
+                |reason: String| format!("{TABLE_VARIABLE}: {}: {reason}", std::path::Path::new(&path).display());
             let text = std::fs::read_to_string(&path).map_err(|error| told(error.to_string()))?;
             Ok([Layouts::parse(&text, false).map_err(told)?, Layouts::parse(&text, true).map_err(told)?])
         });

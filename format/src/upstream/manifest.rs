@@ -97,9 +97,7 @@ pub struct WriterState {
 /// A file read as JSON: `None` where it is not there, a reason where it is no such JSON.
 pub(super) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     match files::read(path, MAX_BYTES) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map(Some).map_err(|error| format!("{}: {error}", path.display()))
-        }
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| format!("{}: {error}", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }

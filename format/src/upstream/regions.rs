@@ -60,9 +60,8 @@ impl Regions {
     /// # Errors
     /// Where the file stops making sense, and why.
     pub fn parse(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let u32_at = |at: usize| {
-            bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|raw| u32::from_le_bytes(*raw))
-        };
+        let u32_at =
+            |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|raw| u32::from_le_bytes(*raw));
         if u32_at(0) != Some(MAGIC) || bytes.get(4..6) != Some(&[1, 0]) {
             return Err("it does not begin as a region file of version 1".to_owned());
         }
@@ -72,11 +71,13 @@ impl Regions {
             let (Some(id), Some(len), Some(count)) = (u32_at(at), u32_at(at + 26), u32_at(at + HEADER_BYTES)) else {
                 return fault("a batch is cut off");
             };
-            let expected = (count as usize).checked_mul(ENTRY_BYTES).and_then(|len| len.checked_add(BATCH_HEADER_BYTES));
+            let expected =
+                (count as usize).checked_mul(ENTRY_BYTES).and_then(|len| len.checked_add(BATCH_HEADER_BYTES));
             if id as u16 != BATCH_ID || expected != Some(len as usize) {
                 return fault("no batch of regions");
             }
-            let Some(entries) = bytes.get(at + BATCH_HEADER_BYTES..).and_then(|rest| rest.get(..len as usize - 40)) else {
+            let Some(entries) = bytes.get(at + BATCH_HEADER_BYTES..).and_then(|rest| rest.get(..len as usize - 40))
+            else {
                 return fault("a batch is cut off");
             };
             for entry in entries.chunks_exact(ENTRY_BYTES) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::events::{self, FLAG_PACKED, FileHeader};
 use super::hash::ContentHash;
-use super::layout::{Extra, Kind, Layout, Layouts, Meaning, Subject, Type};
+use super::layout::{Extra, Kind, Layout, Layouts, Meaning, Subject};
 use super::translate::Live;
 use crate::archive::Archive;
 use crate::blob_store::BlobError;
@@ -186,14 +186,15 @@ impl<'a> Writer<'a> {
                 let copies_in = api.effect == crate::catalogue::Effect::Enqueue
                     && record.section_tagged(SectionTag::BlobIn).is_none()
                     && api.params.iter().any(|param| param.name == "kind" && record.word(usize::from(param.word)) == 1);
-                if copies_in
-                    && let Some(param) = api.params.iter().find(|param| param.name == "src")
-                {
+                if copies_in && let Some(param) = api.params.iter().find(|param| param.name == "src") {
                     captured.insert(record.word(usize::from(param.word)));
                 }
                 if api.name == "__hipRegisterFatBinary" {
                     self.fat_binaries.extend(
-                        record.section_tagged(SectionTag::Code).and_then(|section| section.blob()).map(|blob| blob.number),
+                        record
+                            .section_tagged(SectionTag::Code)
+                            .and_then(|section| section.blob())
+                            .map(|blob| blob.number),
                     );
                 }
             }
@@ -228,7 +229,9 @@ impl<'a> Writer<'a> {
             match section.tag {
                 SectionTag::GraphHostIn => self.survey_read(api, &section, captured),
                 SectionTag::GraphHostOut => self.lose("results that graphs leave in host memory"),
-                SectionTag::In | SectionTag::Text if !is_launch(api) => self.survey_inline(api, layout, &record, &section),
+                SectionTag::In | SectionTag::Text if !is_launch(api) => {
+                    self.survey_inline(api, layout, &record, &section)
+                }
                 SectionTag::BlobIn if !has(layout, Extra::BlobLo) => {
                     self.lose(format!("contents of the host memory that {} reads", api.name));
                 }
@@ -291,7 +294,8 @@ impl<'a> Writer<'a> {
             }
         }
         // attrs and numAttrs of hipLaunchConfig_t and HIP_LAUNCH_CONFIG.
-        let config = record.section(SectionTag::In, 0).filter(|_| api.params.first().is_some_and(|p| p.name == "config"));
+        let config =
+            record.section(SectionTag::In, 0).filter(|_| api.params.first().is_some_and(|p| p.name == "config"));
         if config.is_some_and(|config| config.payload.get(48..52).is_some_and(|count| count != [0; 4])) {
             self.lose(format!("launch attributes of {}", api.name));
         }
@@ -416,7 +420,6 @@ impl<'a> Writer<'a> {
             let at = field.offset_bytes as usize - super::layout::HEADER_BYTES;
             let len = value.len().min(field.size_bytes as usize);
             body[at..at + len].copy_from_slice(&value[..len]);
-            debug_assert!(field.ty != Type::Bytes || value.len() <= field.size_bytes as usize || true);
         }
         if layout.kind == Kind::Node {
             body.extend(self.node_kernel(&record)?);
@@ -450,11 +453,13 @@ impl<'a> Writer<'a> {
                 None => number(record.word(first)),
             },
             Meaning::Inline | Meaning::Bytes => {
-                let section = present(SectionTag::In).or_else(|| present(SectionTag::Text)).or_else(|| present(SectionTag::Out));
+                let section =
+                    present(SectionTag::In).or_else(|| present(SectionTag::Text)).or_else(|| present(SectionTag::Out));
                 section.map_or_else(Vec::new, |section| section.payload[..section.payload.len().min(size)].to_vec())
             }
             Meaning::Present => {
-                let is_there = [SectionTag::In, SectionTag::Text, SectionTag::Out].into_iter().any(|tag| present(tag).is_some());
+                let is_there =
+                    [SectionTag::In, SectionTag::Text, SectionTag::Out].into_iter().any(|tag| present(tag).is_some());
                 vec![u8::from(is_there)]
             }
             Meaning::Count => {
@@ -468,12 +473,17 @@ impl<'a> Writer<'a> {
         let number = |value: u64| value.to_le_bytes().to_vec();
         let has_result_field = self.layouts.of_api(api).is_some_and(|(_, layout)| has_extra(layout, Extra::ResultLo));
         let section = |tag| {
-            record.section_tagged(tag).filter(|section| section.presence == Presence::Present).and_then(|section| section.blob())
+            record
+                .section_tagged(tag)
+                .filter(|section| section.presence == Presence::Present)
+                .and_then(|section| section.blob())
         };
         let hash = match extra {
             Extra::Ret => {
                 let returned = record.section_tagged(SectionTag::Return);
-                return Ok(returned.map_or_else(|| record.ret().to_le_bytes().to_vec(), |section| section.payload.to_vec()));
+                return Ok(
+                    returned.map_or_else(|| record.ret().to_le_bytes().to_vec(), |section| section.payload.to_vec())
+                );
             }
             Extra::ModuleId => {
                 self.modules += 1;
@@ -514,7 +524,8 @@ impl<'a> Writer<'a> {
         if api.effect != crate::catalogue::Effect::Enqueue {
             return Ok(ContentHash::NONE);
         }
-        let source = api.params.iter().find(|param| param.name == "src").map(|param| record.word(usize::from(param.word)));
+        let source =
+            api.params.iter().find(|param| param.name == "src").map(|param| record.word(usize::from(param.word)));
         match source.and_then(|source| self.graph_reads.get(&source).copied()) {
             Some(blob) => self.blob(blob),
             None => Ok(ContentHash::NONE),
@@ -568,9 +579,15 @@ impl<'a> Writer<'a> {
         };
         let one = |name: &str| word(name).map(|words| words.0 as u32);
         let cube = |name: &str| word(name).map(|(xy, z)| [xy as u32, (xy >> 32) as u32, z as u32]);
-        let axes = |prefix: &str| Some([one(&format!("{prefix}X"))?, one(&format!("{prefix}Y"))?, one(&format!("{prefix}Z"))?]);
-        let config = record.section(SectionTag::In, 0).filter(|_| api.params.first().is_some_and(|param| param.name == "config"));
-        let block = cube("dimBlocks").or_else(|| cube("blockDimX")).filter(|_| word("gridDim").is_some() || word("numBlocks").is_some());
+        let axes = |prefix: &str| {
+            Some([one(&format!("{prefix}X"))?, one(&format!("{prefix}Y"))?, one(&format!("{prefix}Z"))?])
+        };
+        let config = record
+            .section(SectionTag::In, 0)
+            .filter(|_| api.params.first().is_some_and(|param| param.name == "config"));
+        let block = cube("dimBlocks")
+            .or_else(|| cube("blockDimX"))
+            .filter(|_| word("gridDim").is_some() || word("numBlocks").is_some());
         let block = block.or_else(|| cube("blockDim")).or_else(|| axes("blockDim")).or_else(|| axes("localWorkSize"));
         let grid = cube("numBlocks").or_else(|| cube("gridDim")).or_else(|| axes("gridDim"));
         let grid = grid.or_else(|| {
@@ -595,7 +612,8 @@ impl<'a> Writer<'a> {
         };
         let (head, arguments) = self.kernel_bytes(&record)?;
         let mut snapshots = Vec::new();
-        for section in record.sections().map_while(Result::ok).filter(|section| section.tag == SectionTag::GraphHostIn) {
+        for section in record.sections().map_while(Result::ok).filter(|section| section.tag == SectionTag::GraphHostIn)
+        {
             if let Some((address, blob)) = section.host_address().zip(section.blob()) {
                 snapshots.push((address, blob, self.blob(blob)?));
             }
@@ -656,7 +674,10 @@ fn has_extra(layout: &Layout, extra: Extra) -> bool {
 /// Calls whose names launches repeat, or whose options replay does not use.
 fn names_itself(name: &str) -> bool {
     name.starts_with("hipModuleLoad")
-        || matches!(name, "hipModuleGetFunction" | "__hipRegisterFunction" | "__hipRegisterSurface" | "__hipRegisterTexture")
+        || matches!(
+            name,
+            "hipModuleGetFunction" | "__hipRegisterFunction" | "__hipRegisterSurface" | "__hipRegisterTexture"
+        )
 }
 
 /// The image in a fat binary that has a kernel, for the recorded device where there is a choice.

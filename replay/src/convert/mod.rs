@@ -72,7 +72,8 @@ pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write
         let file = target.join(manifest::FILE);
         root.write(&file).map_err(files(&file))?;
         let written = format!("{} records as {} native calls", upstream.len(), manifest.event_count);
-        writeln!(out, "[HRR] Converted {written} in {}", printable(&process.display().to_string())).map_err(files(target))?;
+        writeln!(out, "[HRR] Converted {written} in {}", printable(&process.display().to_string()))
+            .map_err(files(target))?;
         return Ok(());
     }
     let written = write(&archive, &process, lossy)?;

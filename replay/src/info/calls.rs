@@ -51,7 +51,10 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
             let equals = if returned.is_empty() { "" } else { " = " };
             let cut = if record.flags() & flag::TRUNCATED != 0 { " (recorded without its memory)" } else { "" };
             let mark = mark_text(&record);
-            writeln!(out, "{number:>8} {thread:>4} {begin_us:>14.3} {end_us:>14.3}  {call}{equals}{returned}{cut}{mark}")?;
+            writeln!(
+                out,
+                "{number:>8} {thread:>4} {begin_us:>14.3} {end_us:>14.3}  {call}{equals}{returned}{cut}{mark}"
+            )?;
         }
         number += 1;
     }

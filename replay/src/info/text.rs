@@ -286,7 +286,8 @@ fn write_imported(imported: &Imported, out: &mut dyn Write) -> io::Result<()> {
             imported.snapshots_refused
         )?;
     }
-    let lists = [("added", &imported.added), ("left out", &imported.left_out), ("refused by replay", &imported.refused)];
+    let lists =
+        [("added", &imported.added), ("left out", &imported.left_out), ("refused by replay", &imported.refused)];
     for (what, calls) in lists {
         for (call, count) in calls {
             writeln!(out, "[HRR]   {what}: {} of {}", counted(*count, "call"), printable(call))?;

@@ -163,6 +163,8 @@ pub(crate) struct Planned {
     pub(crate) devices: Vec<i32>,
     /// What destroys the objects that the archive leaves alive.
     pub(crate) teardown: Teardown,
+    /// Kernels and graphs launched before the range that is measured.
+    pub(crate) prefix_launches: (u64, u64),
     /// The range that is measured was entered.
     pub(crate) range_entered: bool,
     /// The archive goes on behind the range.
@@ -660,6 +662,10 @@ impl<'a> Planner<'a> {
         }
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
+        if !self.annotations.is_inside() {
+            self.planned.prefix_launches.0 += u64::from(flags & flag::KERNEL != 0);
+            self.planned.prefix_launches.1 += u64::from(flags & flag::GRAPH != 0);
+        }
         waits.extend(self.annotations.gate(lane));
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;

@@ -148,18 +148,16 @@ fn reach_range(shared: &Shared, range: &Receiver<Vec<u64>>) -> Reached {
 
 /// Waits for the devices to be idle, in a thread of its own, whose device is nobody else's.
 fn await_idle(shared: &Shared, devices: &[i32]) {
-    let (idle, on_idle) = crossbeam::channel::bounded(1);
     let (runtime, devices) = (Arc::clone(&shared.runtime), devices.to_vec());
-    std::thread::spawn(move || {
+    let waiting = std::thread::spawn(move || {
         for device in devices {
             if runtime.set_device(device).is_ok() {
                 let _ = runtime.synchronize();
             }
         }
-        let _ = idle.send(());
     });
-    // An error means that the thread could not say that it is done; then it is.
-    let _ = on_idle.recv();
+    // Joined, so that nothing the runtime keeps for the thread is left when another run begins. A panic in it was printed.
+    let _ = waiting.join();
 }
 
 /// Waits a while for every runner to leave the runtime.

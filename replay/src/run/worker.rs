@@ -137,6 +137,8 @@ pub(crate) struct Shared {
     /// Where measuring runners take down what they measure.
     pub(crate) metering: Option<Arc<Metering>>,
     runners: AtomicUsize,
+    /// All runners ever started.
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     me: OnceLock<std::sync::Weak<Shared>>,
 }
 
@@ -172,6 +174,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
         hand_offs: AtomicU64::new(0),
         metering: settings.metering,
         runners: AtomicUsize::new(0),
+        threads: Mutex::new(Vec::new()),
         me: OnceLock::new(),
     });
     let _ = shared.me.set(Arc::downgrade(&shared));
@@ -218,9 +221,12 @@ impl Shared {
             Some(shared) => Runner::<false>::new(shared, receiver).run(),
             None => {}
         };
-        if let Err(error) = std::thread::Builder::new().name(format!("hrr-{number}")).spawn(body) {
-            tracing::error!("cannot start a worker thread: {error}");
-            self.progress.stop();
+        match std::thread::Builder::new().name(format!("hrr-{number}")).spawn(body) {
+            Ok(thread) => self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+            Err(error) => {
+                tracing::error!("cannot start a worker thread: {error}");
+                self.progress.stop();
+            }
         }
         sender
     }
@@ -231,6 +237,20 @@ impl Shared {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
         if !self.continue_on_error {
             self.progress.stop();
+        }
+    }
+
+    /// Ends all runners, which are idle, and waits until what the runtime keeps for their threads is gone too.
+    pub(crate) fn end_runners(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            while !thread.is_finished() {
+                // A runner that has just ended its sequence puts itself among the idle ones.
+                self.dismiss();
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+            // It has ended; a panic in it was printed.
+            let _ = thread.join();
         }
     }
 

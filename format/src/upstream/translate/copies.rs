@@ -99,7 +99,9 @@ impl Copies<'_> {
                 let number = self.output.blob(hash, key, &contents)?;
                 Ok(Found::Blob(BlobRef { number, size_bytes }))
             }
-            None => Ok(Found::Lacking(format!("its blob {hash} is {len} bytes long, which is not what the call copies"))),
+            None => {
+                Ok(Found::Lacking(format!("its blob {hash} is {len} bytes long, which is not what the call copies")))
+            }
         }
     }
 
@@ -247,7 +249,9 @@ impl Copies<'_> {
             return Ok(Vec::new());
         }
         if device.array != 0 || host.array != 0 {
-            call.refuse("copies between host memory and an array are described here in a way that replay does not reissue");
+            call.refuse(
+                "copies between host memory and an array are described here in a way that replay does not reissue",
+            );
             return Ok(Vec::new());
         }
         if self.state.capture(stream).is_some() && call.api.effect == Effect::Enqueue {
@@ -276,7 +280,8 @@ impl Copies<'_> {
             part.words[..7].copy_from_slice(&[target.0, target.1, source.0, source.1, copy.width, copy.height, kind]);
             if is_async {
                 let word = call.api.stream_param().map_or(0, |param| call.word(param as u8));
-                part.words[7] = if call.api.name.ends_with("_spt") && word == 0 { super::state::STREAM_PER_THREAD } else { word };
+                part.words[7] =
+                    if call.api.name.ends_with("_spt") && word == 0 { super::state::STREAM_PER_THREAD } else { word };
             }
             let mut result = None;
             match (direction, found) {
@@ -294,13 +299,23 @@ impl Copies<'_> {
                 return Ok(Vec::new());
             }
         }
+        // Kept with the call itself, for whoever wants it whole.
+        let whole = slice_bytes.saturating_mul(copy.depth);
+        if copy.depth == 1
+            && let Some(found) = made.first().and_then(|(part, _)| part.contents_reference())
+        {
+            call.reference(if direction == Direction::In { SectionTag::BlobIn } else { SectionTag::BlobOut }, 0, found);
+        } else if let Found::Blob(found) = self.linear(hash, whole)? {
+            call.reference(if direction == Direction::In { SectionTag::BlobIn } else { SectionTag::BlobOut }, 0, found);
+        }
         call.leave_out("it is reissued as the rectangles that follow");
         Ok(made)
     }
 
     fn slice(&mut self, hash: ContentHash, copy: &Described, host: &Side, slice: u64) -> io::Result<Found> {
         let flat = copy.width.saturating_mul(copy.height);
-        let packed = Rows { first_byte: slice * flat, row_bytes: copy.width, rows: copy.height, pitch_bytes: copy.width };
+        let packed =
+            Rows { first_byte: slice * flat, row_bytes: copy.width, rows: copy.height, pitch_bytes: copy.width };
         if copy.depth == 1 {
             let rows = Rows { first_byte: 0, row_bytes: copy.width, rows: copy.height, pitch_bytes: host.pitch };
             let form = if self.archive.header().packed() { Form::Packed } else { Form::Either };
@@ -340,13 +355,21 @@ impl Copies<'_> {
     }
 
     /// Host memory that a graph node reads, by the node's parameters.
-    pub(super) fn node_reads(&mut self, event: &Event<'_>, layout: &Layout, call: &Call) -> io::Result<Option<HostRead>> {
-        let is_host = |state: &State, address: u64| address != 0 && state.find(address).is_none_or(|(space, _)| space == Space::Host);
+    pub(super) fn node_reads(
+        &mut self,
+        event: &Event<'_>,
+        layout: &Layout,
+        call: &Call,
+    ) -> io::Result<Option<HostRead>> {
+        let is_host = |state: &State, address: u64| {
+            address != 0 && state.find(address).is_none_or(|(space, _)| space == Space::Host)
+        };
         let name = call.api.name;
         if name.contains("MemcpyNode") && (name.ends_with("1D") || name.contains("ToSymbol")) {
             let kind = call.named("kind");
             let (address, len_bytes) = (call.named("src"), call.named("count"));
-            let reads = kind == HOST_TO_DEVICE || (kind != DEVICE_TO_DEVICE && kind != DEVICE_TO_HOST && is_host(self.state, address));
+            let reads = kind == HOST_TO_DEVICE
+                || (kind != DEVICE_TO_DEVICE && kind != DEVICE_TO_HOST && is_host(self.state, address));
             if !reads || len_bytes == 0 || address == 0 {
                 return Ok(None);
             }

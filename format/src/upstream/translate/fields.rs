@@ -237,7 +237,12 @@ pub(super) fn judge(call: &mut Call) {
         let number = number as u8;
         let is_input = matches!(
             param.role,
-            Role::In(_) | Role::ArgBytes(_) | Role::Struct(..) | Role::CString | Role::UseArray(..) | Role::AnyArray(..)
+            Role::In(_)
+                | Role::ArgBytes(_)
+                | Role::Struct(..)
+                | Role::CString
+                | Role::UseArray(..)
+                | Role::AnyArray(..)
         );
         is_input
             && call.word(number) != 0
@@ -248,7 +253,11 @@ pub(super) fn judge(call: &mut Call) {
     });
     if let Some((_, param)) = lacking {
         let why = format!("upstream records only the address of {}", param.name);
-        if is_dispensable(api.name) { call.leave_out(&why) } else { call.refuse(&why) }
+        if is_dispensable(api.name) {
+            call.leave_out(&why)
+        } else {
+            call.refuse(&why)
+        }
         return;
     }
     // Kernels are named by launches alone; what names them otherwise is a host symbol or handle of unknown name.

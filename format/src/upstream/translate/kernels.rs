@@ -42,6 +42,9 @@ pub(super) fn node_of<'a>(event: &Event<'a>, layout: &Layout) -> Result<Kernel<'
     Kernel::parse_node(event.bytes.get(layout.size_bytes as usize..).unwrap_or_default())
 }
 
+/// Name, code object and arguments of a kernel.
+type TableKey = (Vec<u8>, Option<u64>, Vec<KernelArg>);
+
 #[derive(Debug)]
 struct Module {
     handle: u64,
@@ -75,7 +78,7 @@ pub(super) struct Kernels {
     signatures: HashMap<ContentHash, Vec<KernelSignature>>,
     /// Numbers of code objects in the native store.
     numbers: HashMap<ContentHash, Option<u64>>,
-    table: HashMap<(Vec<u8>, Option<u64>, Vec<KernelArg>), u32>,
+    table: HashMap<TableKey, u32>,
     handles: u64,
 }
 
@@ -188,7 +191,8 @@ impl Kernels {
                 name if name.starts_with("hipModuleLoad") => {
                     if let Some(hash) = super::fields::hash(&event, layout, Extra::CodeLo, Extra::CodeHi) {
                         let call = super::fields::call(&event, layout);
-                        let handle = call.payload(SectionTag::Out, 0).and_then(|bytes| super::output::unsigned(bytes, 0, 8));
+                        let handle =
+                            call.payload(SectionTag::Out, 0).and_then(|bytes| super::output::unsigned(bytes, 0, 8));
                         if let Some(handle) = handle
                             && handles.insert(handle, hash).is_none()
                         {
@@ -210,7 +214,10 @@ impl Kernels {
         let name = String::from_utf8_lossy(kernel.name);
         match self.candidates.get(kernel.name) {
             Some(found) if found.len() == 1 => Ok(found.first().copied().unwrap_or(ContentHash::NONE)),
-            Some(found) => Err(format!("{} code objects have a kernel {name:?} and the record does not say which is meant", found.len())),
+            Some(found) => Err(format!(
+                "{} code objects have a kernel {name:?} and the record does not say which is meant",
+                found.len()
+            )),
             None => Err(format!("no code object of the archive has a kernel {name:?}")),
         }
     }
@@ -227,7 +234,8 @@ impl Kernels {
         let number = output.code_object(code, &image)?;
         let handle = self.handle();
         self.loaded.insert((code, device), handle);
-        let why = "launches name this code object, which the program loaded before recording began or in a way not recorded";
+        let why =
+            "launches name this code object, which the program loaded before recording began or in a way not recorded";
         let mut calls = Vec::new();
         if let Some(mut call) = Call::added("hipModuleLoadData", why) {
             call.words = vec![SOME_POINTER, SOME_POINTER];
@@ -306,7 +314,8 @@ impl Kernels {
             true => call.payload(SectionTag::Return, crate::record::NO_PARAM),
             false => call.payload(SectionTag::Out, 0),
         };
-        let Some(handle) = handle.and_then(|bytes| super::output::unsigned(bytes, 0, 8)).filter(|&handle| handle != 0) else {
+        let Some(handle) = handle.and_then(|bytes| super::output::unsigned(bytes, 0, 8)).filter(|&handle| handle != 0)
+        else {
             return Ok(Vec::new());
         };
         if !is_fat {
@@ -360,7 +369,10 @@ impl Kernels {
             }
             "__hipUnregisterFatBinary" => {
                 let handle = call.word(0);
-                self.fat_binaries.iter_mut().filter(|known| known.handle == handle).for_each(|known| known.is_live = false);
+                self.fat_binaries
+                    .iter_mut()
+                    .filter(|known| known.handle == handle)
+                    .for_each(|known| known.is_live = false);
             }
             _ => {}
         }
@@ -387,6 +399,7 @@ impl Kernels {
     }
 
     /// Gives a call the kernel's number and its arguments. `param` is where they are passed.
+    #[expect(clippy::too_many_arguments, reason = "what is read, what is written, and the four parts of a launch")]
     pub(super) fn pass_arguments(
         &mut self,
         archive: &UpstreamArchive,
@@ -422,7 +435,7 @@ impl Kernels {
             };
         }
         for position in 1..args.len() {
-            if is_split_address(state, &arguments[position - 1], &arguments[position])
+            if is_split_address(state, arguments[position - 1], arguments[position])
                 && args[position - 1].kind == ArgKind::ByValue
                 && args[position].offset == args[position - 1].offset + 4
             {

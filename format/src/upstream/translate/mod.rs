@@ -3,11 +3,11 @@
 //! Every record becomes the record of a call, in the order of the sequence; calls are added for what upstream leaves implicit.
 //! What cannot be replayed is kept and says why. See `format/upstream/README.md`.
 //!
-//! * [`fields`]: words and inline memory of a call
-//! * [`copies`]: contents of host memory
-//! * [`kernels`]: launches
-//! * [`state`]: what is live
-//! * [`output`]: the archive that comes out
+//! * [`fields`] for words and inline memory of a call
+//! * [`copies`] for contents of host memory
+//! * [`kernels`] for launches
+//! * [`state`] for what is live
+//! * [`output`] for the archive that comes out
 
 mod copies;
 mod fields;
@@ -79,7 +79,7 @@ struct Translator<'a> {
 impl<'a> Translator<'a> {
     fn new(archive: &'a UpstreamArchive, path: &Path) -> io::Result<Self> {
         let told = archive.manifest();
-        let pid = if told.pid != 0 { told.pid } else { pid_of(archive.path()) };
+        let pid = pid_of(archive);
         let mut output = Output::create(path, pid)?;
         let manifest = output.writer().manifest_mut();
         manifest.parent_pid = told.parent_pid;
@@ -164,7 +164,8 @@ impl<'a> Translator<'a> {
         let thread = self.output.thread(first.tid);
         let mut current = 0;
         let set_device = |device: i32| {
-            let mut call = Call::added("hipSetDevice", "code objects are loaded for the devices that launch their kernels")?;
+            let mut call =
+                Call::added("hipSetDevice", "code objects are loaded for the devices that launch their kernels")?;
             call.set(0, device as i64 as u64);
             Some(call)
         };
@@ -239,7 +240,8 @@ impl<'a> Translator<'a> {
         let mut call = fields::call(event, layout);
         self.correct(&mut call);
         let device = self.state.device(thread);
-        let loads = call.api.name.starts_with("hipModuleLoad") || call.api.name == "__hipRegisterFatBinary"
+        let loads = call.api.name.starts_with("hipModuleLoad")
+            || call.api.name == "__hipRegisterFatBinary"
             || call.api.name == "hipLibraryLoadData";
         let after = if loads {
             self.kernels.loads(self.archive, &mut self.output, event, layout, &mut call, device)?
@@ -363,14 +365,18 @@ impl<'a> Translator<'a> {
         let mut copies = Copies { archive: self.archive, output: &mut self.output, state: &mut self.state };
         match copies.linear(hash, len_bytes)? {
             Found::Blob(contents) => {
-                if let Some(mut call) = Call::added("hipRuntimeGetVersion", "registered host memory is filled before it") {
+                if let Some(mut call) =
+                    Call::added("hipRuntimeGetVersion", "registered host memory is filled before it")
+                {
                     call.words[0] = SOME_POINTER;
                     call.fill_before(address, contents);
                     self.emit(thread, event.time_ns, call);
                 }
             }
             Found::Lacking(reason) => {
-                self.imported.warnings.push(format!("host memory registered at {address:#x} is zeros at replay: {reason}"));
+                self.imported
+                    .warnings
+                    .push(format!("host memory registered at {address:#x} is zeros at replay: {reason}"));
             }
         }
         Ok(())
@@ -405,7 +411,15 @@ impl<'a> Translator<'a> {
                 Err(reason) => (None, reason),
                 Ok((mut call, param)) => {
                     let (archive, output) = (self.archive, &mut self.output);
-                    self.kernels.pass_arguments(archive, output, &self.state, &mut call, param, &launch.kernel, code)?;
+                    self.kernels.pass_arguments(
+                        archive,
+                        output,
+                        &self.state,
+                        &mut call,
+                        param,
+                        &launch.kernel,
+                        code,
+                    )?;
                     (Some(call), String::new())
                 }
             },
@@ -419,7 +433,9 @@ impl<'a> Translator<'a> {
         if self.state.capture(key).is_none() {
             self.snapshots(event, thread, stream, &launch, &mut call)?;
         } else if launch.snapshots.iter().any(|snapshot| snapshot.restore) {
-            self.imported.warnings.push("snapshots of pinned host memory before captured launches are not restored".to_owned());
+            self.imported
+                .warnings
+                .push("snapshots of pinned host memory before captured launches are not restored".to_owned());
             self.imported.warnings.dedup();
         }
         self.emit(thread, event.time_ns, call);
@@ -552,10 +568,9 @@ fn shaped(name: &str, launch: &Launch<'_>, target: Target, stream: u64) -> Resul
     let [bx, by, bz] = launch.block.map(u64::from);
     let shared = u64::from(launch.shared_bytes);
     let (native, words) = match (target, cooperative) {
-        (Target::Function(function), true) => (
-            "hipModuleLaunchCooperativeKernel",
-            vec![function, gx, gy, gz, bx, by, bz, shared, stream, SOME_POINTER],
-        ),
+        (Target::Function(function), true) => {
+            ("hipModuleLaunchCooperativeKernel", vec![function, gx, gy, gz, bx, by, bz, shared, stream, SOME_POINTER])
+        }
         (Target::Function(function), false) => {
             ("hipModuleLaunchKernel", vec![function, gx, gy, gz, bx, by, bz, shared, stream, SOME_POINTER, 0])
         }
@@ -572,8 +587,11 @@ fn shaped(name: &str, launch: &Launch<'_>, target: Target, stream: u64) -> Resul
     Ok((call, param as u8))
 }
 
-/// The process id that a directory's name gives.
-fn pid_of(path: &Path) -> u64 {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+/// The process id that an archive's manifest gives, or the name of its directory.
+pub(super) fn pid_of(archive: &UpstreamArchive) -> u64 {
+    if archive.manifest().pid != 0 {
+        return archive.manifest().pid;
+    }
+    let name = archive.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(crate::archive::PROCESS_PREFIX).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }

@@ -109,6 +109,12 @@ impl Call {
         self.sections.iter_mut().find(|known| known.0 == tag && known.1 == param).map(|known| &mut known.3)
     }
 
+    /// The reference to the contents of host memory that the call copies.
+    pub(super) fn contents_reference(&self) -> Option<BlobRef> {
+        let is_contents = |tag| matches!(tag, SectionTag::BlobIn | SectionTag::BlobOut);
+        BlobRef::read(&self.sections.iter().find(|known| is_contents(known.0))?.3)
+    }
+
     fn note(&mut self, text: &str) {
         if !self.sections.iter().any(|known| known.0 == SectionTag::Note) {
             self.section(SectionTag::Note, NO_PARAM, Presence::Present, text.as_bytes().to_vec());
@@ -144,8 +150,11 @@ impl Call {
             self.sections.clear();
             self.refuse("it carries more than a record of this format holds");
         }
-        let builder =
-            RecordBuilder::new(self.api.id, &self.words).ticks(begin, end).ret(self.ret).aux(self.aux).flags(self.flags);
+        let builder = RecordBuilder::new(self.api.id, &self.words)
+            .ticks(begin, end)
+            .ret(self.ret)
+            .aux(self.aux)
+            .flags(self.flags);
         self.sections
             .into_iter()
             .fold(builder, |builder, (tag, param, presence, payload)| builder.section(tag, param, presence, &payload))
@@ -341,7 +350,8 @@ impl Output {
             self.writer.stream(number as u32, thread.tid, "", &thread.records)?;
         }
         let calls = self.threads.iter().flat_map(|thread| &thread.records);
-        let calls = calls.filter(|record| u16::from_le_bytes([record[offset::API], record[offset::API + 1]]) < marker::FIRST);
+        let calls =
+            calls.filter(|record| u16::from_le_bytes([record[offset::API], record[offset::API + 1]]) < marker::FIRST);
         self.writer.manifest_mut().event_count = calls.count() as u64;
         if seen_to_its_end { self.writer.finish() } else { self.writer.abandon() }
     }

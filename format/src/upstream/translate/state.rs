@@ -297,7 +297,8 @@ impl State {
             // A stream that waits for an event of a capture joins it.
             "hipStreamWaitEvent" | "hipStreamWaitEvent_spt" => {
                 let joined = self.events.get(&call.named("event")).and_then(|event| event.capture);
-                let is_open = joined.filter(|&capture| self.streams.values().any(|known| known.capture == Some(capture)));
+                let is_open =
+                    joined.filter(|&capture| self.streams.values().any(|known| known.capture == Some(capture)));
                 if let Some(capture) = is_open {
                     let device = self.device_of(stream);
                     self.streams.entry(stream).or_insert_with(|| Stream { device, ..Stream::default() }).capture =
@@ -311,7 +312,8 @@ impl State {
             }
             "hipGraphClone" => {
                 if let Some(graph) = out("pGraphClone") {
-                    self.graphs.insert(graph, self.graphs.get(&call.named("originalGraph")).cloned().unwrap_or_default());
+                    self.graphs
+                        .insert(graph, self.graphs.get(&call.named("originalGraph")).cloned().unwrap_or_default());
                 }
             }
             "hipGraphAddChildGraphNode" => {
