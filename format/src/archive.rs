@@ -229,8 +229,7 @@ pub struct Archive {
     alive_tick: Option<u64>,
     warnings: Vec<Warning>,
     /// Where the native form of an archive in another format lies while it is open.
-    #[expect(dead_code, reason = "kept for its directory, which goes when it is dropped")]
-    translated: Option<upstream::Translated>,
+    _translated: Option<upstream::Translated>,
 }
 
 impl Archive {
@@ -270,11 +269,7 @@ impl Archive {
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
-        let alive_tick = source
-            .map(&path.join(ALIVE_FILE))
-            .ok()
-            .flatten()
-            .and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
+        let alive_tick = source.map(&path.join(ALIVE_FILE)).ok().flatten().and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
         Ok(Archive {
             path,
             manifest,
@@ -286,7 +281,7 @@ impl Archive {
             repaired,
             alive_tick,
             warnings,
-            translated: None,
+            _translated: None,
         })
     }
 
@@ -294,7 +289,7 @@ impl Archive {
     fn open_upstream(path: PathBuf, damaged: Damaged) -> Result<Self, ArchiveError> {
         let translated = upstream::Translated::of(&path)?;
         let archive = Self::open_with(translated.path(), damaged)?;
-        Ok(Archive { path, translated: Some(translated), ..archive })
+        Ok(Archive { path, _translated: Some(translated), ..archive })
     }
 
     /// The process directory.

@@ -69,6 +69,8 @@ pub mod flag {
     /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
     /// [`Note`](super::SectionTag::Note) says what.
     pub const REFUSED: u8 = 16;
+    /// Every bit that has a meaning.
+    pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED;
 }
 
 /// Values of the api field that are not HIP calls.

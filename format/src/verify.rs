@@ -168,7 +168,7 @@ fn verify_call(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut F
     if usize::from(record.api()) >= archive.manifest().apis.len() {
         faults.add("unnamed APIs", at, || format!("API {} has no name in the manifest", record.api()));
     }
-    if record.flags() & !(flag::IN_FLIGHT | flag::TRUNCATED) != 0 {
+    if record.flags() & !flag::ALL != 0 {
         faults.add("unknown flags", at, || format!("{} has flags {:#x}", api.name, record.flags()));
     }
     if !record.in_flight() && record.end() < record.begin() {

@@ -359,8 +359,7 @@ def snapshots(path, bundles):
     a.malloc(BUFFER, 4096)
     a.call("hipHostMalloc", ptr_=PINNED, size=8192, flags=0)
     a.call("hipStreamCreateWithFlags", stream_=STREAM, flags=1)
-    expected = [1] * 1024
-    a.iota(BUFFER, 0, 1024)
+    a.iota(BUFFER, 0, 1024, STREAM)
     expected = iota(0, 1024)
     for step in range(3):
         data = iota(100 * step + 1, 1024)

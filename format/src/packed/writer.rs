@@ -43,6 +43,9 @@ pub struct Packed {
 /// # Errors
 /// Why the archive cannot be read or the file not be written.
 pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
+    // The archives of AMD's in-tree HRR are packed in their native form.
+    let translated = crate::upstream::Translated::root_of(archive)?;
+    let archive = translated.as_ref().map_or(archive, crate::upstream::Translated::path);
     let mut names = Vec::new();
     let mut packed = Packed::default();
     let prefix = process_prefix(archive)?;

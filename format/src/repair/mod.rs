@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, EVENTS_DIR, STREAM_EXTENSION};
+use crate::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, EVENTS_DIR, Process, STREAM_EXTENSION};
 use crate::blob_store::{BLOBS_DIR, CODE_OBJECTS_DIR};
 use crate::catalogue::APIS;
 use crate::files;
@@ -23,6 +23,7 @@ use crate::kernel_table::{self, KernelTable};
 use crate::manifest::{self, Clock, ManifestError, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, Runtime};
 use crate::source::Source;
 use crate::stream_file::StreamFile;
+use crate::upstream;
 
 use side_file::SideFiles;
 
@@ -93,10 +94,33 @@ pub fn repair(path: &Path) -> Result<Vec<Repaired>, ArchiveError> {
     if path.join(EVENTS_DIR).is_dir() {
         return Ok(vec![repair_process(path)]);
     }
+    if upstream::is_upstream(path) {
+        return Ok(vec![repair_upstream(path)]);
+    }
     let root = ArchiveRoot::open(path)?;
-    let mut repaired: Vec<Repaired> = root.processes.iter().map(|process| repair_process(&process.path)).collect();
-    repaired.push(repair_root(path)?);
+    let is_native = |process: &Process| !upstream::is_upstream(&process.path);
+    let mut repaired: Vec<Repaired> = root
+        .processes
+        .iter()
+        .map(|process| if is_native(process) { repair_process(&process.path) } else { repair_upstream(&process.path) })
+        .collect();
+    // The manifest over other recorders' processes is theirs.
+    if root.processes.iter().all(is_native) {
+        repaired.push(repair_root(path)?);
+    }
     Ok(repaired)
+}
+
+/// Repairs a process archive of AMD's in-tree HRR, in its own format.
+fn repair_upstream(dir: &Path) -> Repaired {
+    let name = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    match upstream::repair::repair(dir) {
+        Ok(notes) => {
+            let condition = if notes.is_empty() { Condition::Clean } else { Condition::Repaired };
+            Repaired { name, condition, notes }
+        }
+        Err(error) => Repaired { name, condition: Condition::Damaged, notes: vec![error.to_string()] },
+    }
 }
 
 /// What is done to a process, as it goes.

@@ -80,6 +80,16 @@ pub enum UpstreamError {
     },
 }
 
+impl UpstreamError {
+    /// The process directory whose records are of a version that cannot be read.
+    pub fn process(&self) -> Option<&Path> {
+        match self {
+            UpstreamError::TooOld { path, .. } | UpstreamError::TooNew { path, .. } => path.parent(),
+            _ => None,
+        }
+    }
+}
+
 /// Contents of a store.
 #[derive(Debug)]
 pub enum Stored {

@@ -13,6 +13,7 @@
 //! * [`write`](mod@write): the way back
 
 pub mod archive;
+mod describe;
 pub mod events;
 pub mod hash;
 pub mod ids;
@@ -20,12 +21,14 @@ pub mod launch;
 pub mod layout;
 pub mod manifest;
 pub mod regions;
+pub mod repair;
 mod translate;
 pub mod write;
 
 use std::path::{Path, PathBuf};
 
 pub use archive::{UpstreamArchive, UpstreamError, is_upstream};
+pub use describe::describe;
 pub use translate::translate;
 
 use crate::manifest::{Clock, Imported, ProcessManifest, Runtime};
@@ -53,7 +56,33 @@ impl Translated {
         Ok(Translated { path, _directory: directory })
     }
 
-    /// The native process directory.
+    /// Translates what is upstream's at a path, a process or a root of such, into a native root; `None` where nothing is.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn root_of(path: &Path) -> Result<Option<Self>, UpstreamError> {
+        let mut processes = vec![path.to_owned()];
+        if !is_upstream(path) {
+            let entries = std::fs::read_dir(path).into_iter().flatten();
+            processes = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_upstream(path)).collect();
+            processes.sort();
+        }
+        if processes.is_empty() {
+            return Ok(None);
+        }
+        let failed = |path: &Path, reason| UpstreamError::Write { path: path.to_owned(), reason };
+        let parent = std::env::temp_dir();
+        let directory = tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
+        for process in processes {
+            let archive = UpstreamArchive::open(&process)?;
+            let pid = translate::pid_of(&archive);
+            let path = crate::archive::process_dir(directory.path(), pid);
+            translate(&archive, &path).map_err(|reason| failed(&path, reason))?;
+        }
+        Ok(Some(Translated { path: directory.path().to_owned(), _directory: directory }))
+    }
+
+    /// The native directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

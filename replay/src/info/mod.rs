@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
+use hrr_format::upstream::{UpstreamError, describe};
 use serde::Serialize;
 
 pub(crate) use arguments::{call_text, kernel, printable};
@@ -91,6 +92,15 @@ pub enum InfoError {
 pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Result<Condition, InfoError> {
     match Archive::open_with(path, Damaged::Tolerate) {
         Ok(archive) => Ok(print_info(&archive, options, out)?),
+        Err(ArchiveError::Upstream(error @ (UpstreamError::TooOld { .. } | UpstreamError::TooNew { .. }))) => {
+            let process = error.process().unwrap_or(path);
+            let text = describe(process).map_err(ArchiveError::from)?;
+            for line in text.lines() {
+                writeln!(out, "{}", printable(line))?;
+            }
+            writeln!(out, "\n[HRR] Warning: {}", printable(&error.to_string()))?;
+            Ok(Condition::Damaged)
+        }
         Err(ArchiveError::Several { path, .. }) => Ok(print_root(&ArchiveRoot::open(&path)?, options, out)?),
         Err(error) => Err(error.into()),
     }

@@ -299,6 +299,15 @@ impl Copies<'_> {
                 return Ok(Vec::new());
             }
         }
+        // Kept with the call itself, for whoever wants it whole.
+        let whole = slice_bytes.saturating_mul(copy.depth);
+        if copy.depth == 1
+            && let Some(found) = made.first().and_then(|(part, _)| part.contents_reference())
+        {
+            call.reference(if direction == Direction::In { SectionTag::BlobIn } else { SectionTag::BlobOut }, 0, found);
+        } else if let Found::Blob(found) = self.linear(hash, whole)? {
+            call.reference(if direction == Direction::In { SectionTag::BlobIn } else { SectionTag::BlobOut }, 0, found);
+        }
         call.leave_out("it is reissued as the rectangles that follow");
         Ok(made)
     }

@@ -42,6 +42,9 @@ pub(super) fn node_of<'a>(event: &Event<'a>, layout: &Layout) -> Result<Kernel<'
     Kernel::parse_node(event.bytes.get(layout.size_bytes as usize..).unwrap_or_default())
 }
 
+/// Name, code object and arguments of a kernel.
+type TableKey = (Vec<u8>, Option<u64>, Vec<KernelArg>);
+
 #[derive(Debug)]
 struct Module {
     handle: u64,
@@ -57,9 +60,6 @@ struct FatBinary {
     hashes: HashSet<ContentHash>,
     is_live: bool,
 }
-
-/// What makes a kernel of the native table: its name, its code object's number and its argument layout.
-type KernelKey = (Vec<u8>, Option<u64>, Vec<KernelArg>);
 
 /// Kernels and what stands for them.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ pub(super) struct Kernels {
     signatures: HashMap<ContentHash, Vec<KernelSignature>>,
     /// Numbers of code objects in the native store.
     numbers: HashMap<ContentHash, Option<u64>>,
-    table: HashMap<KernelKey, u32>,
+    table: HashMap<TableKey, u32>,
     handles: u64,
 }
 
@@ -399,10 +399,7 @@ impl Kernels {
     }
 
     /// Gives a call the kernel's number and its arguments. `param` is where they are passed.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "where the call comes from and goes to, and what its kernel is made of"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "what is read, what is written, and the four parts of a launch")]
     pub(super) fn pass_arguments(
         &mut self,
         archive: &UpstreamArchive,

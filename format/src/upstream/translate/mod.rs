@@ -3,11 +3,11 @@
 //! Every record becomes the record of a call, in the order of the sequence; calls are added for what upstream leaves implicit.
 //! What cannot be replayed is kept and says why. See `format/upstream/README.md`.
 //!
-//! * `fields`: words and inline memory of a call
-//! * `copies`: contents of host memory
-//! * `kernels`: launches
-//! * `state`: what is live
-//! * `output`: the archive that comes out
+//! * [`fields`] for words and inline memory of a call
+//! * [`copies`] for contents of host memory
+//! * [`kernels`] for launches
+//! * [`state`] for what is live
+//! * [`output`] for the archive that comes out
 
 mod copies;
 mod fields;
@@ -79,7 +79,7 @@ struct Translator<'a> {
 impl<'a> Translator<'a> {
     fn new(archive: &'a UpstreamArchive, path: &Path) -> io::Result<Self> {
         let told = archive.manifest();
-        let pid = if told.pid != 0 { told.pid } else { pid_of(archive.path()) };
+        let pid = pid_of(archive);
         let mut output = Output::create(path, pid)?;
         let manifest = output.writer().manifest_mut();
         manifest.parent_pid = told.parent_pid;
@@ -587,8 +587,11 @@ fn shaped(name: &str, launch: &Launch<'_>, target: Target, stream: u64) -> Resul
     Ok((call, param as u8))
 }
 
-/// The process id that a directory's name gives.
-fn pid_of(path: &Path) -> u64 {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+/// The process id that an archive's manifest gives, or the name of its directory.
+pub(super) fn pid_of(archive: &UpstreamArchive) -> u64 {
+    if archive.manifest().pid != 0 {
+        return archive.manifest().pid;
+    }
+    let name = archive.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(crate::archive::PROCESS_PREFIX).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }

@@ -109,6 +109,12 @@ impl Call {
         self.sections.iter_mut().find(|known| known.0 == tag && known.1 == param).map(|known| &mut known.3)
     }
 
+    /// The reference to the contents of host memory that the call copies.
+    pub(super) fn contents_reference(&self) -> Option<BlobRef> {
+        let is_contents = |tag| matches!(tag, SectionTag::BlobIn | SectionTag::BlobOut);
+        BlobRef::read(&self.sections.iter().find(|known| is_contents(known.0))?.3)
+    }
+
     fn note(&mut self, text: &str) {
         if !self.sections.iter().any(|known| known.0 == SectionTag::Note) {
             self.section(SectionTag::Note, NO_PARAM, Presence::Present, text.as_bytes().to_vec());
