@@ -269,7 +269,11 @@ impl Archive {
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
-        let alive_tick = source.map(&path.join(ALIVE_FILE)).ok().flatten().and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
+        let alive_tick = source
+            .map(&path.join(ALIVE_FILE))
+            .ok()
+            .flatten()
+            .and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)));
         Ok(Archive {
             path,
             manifest,
