@@ -22,10 +22,10 @@ use crate::contents::pending_results::{self, Observed, Waited};
 use crate::errno::KeepErrno;
 use crate::hooks::HookCall;
 use crate::plan::{self, OrderRole, Plan, Route};
+use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
 use crate::writer::ThreadStream;
-use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::{clock, launch, small_stack};
 
 /// Where a thread stands.
