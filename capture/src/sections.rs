@@ -398,6 +398,10 @@ impl Drafting<'_> {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
         let number = writer.blobs.next_number();
+        // What is read later may be gone by then, unless it is pinned.
+        if self.call.process.pending().read_later(number, region, self.trust(region)) {
+            return (Presence::Present, BlobRef { number, size_bytes: len_bytes });
+        }
         // SAFETY: by the caller's contract, as far as it is trusted.
         let read = unsafe { writer.add(writer.blobs, number, region, trust) };
         // Memory that cannot be read is a mistake of the program's, for the runtime to refuse: there is nothing to refer to.

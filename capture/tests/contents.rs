@@ -169,6 +169,38 @@ fn asynchronous_results_are_taken_at_the_programs_own_synchronisation() {
 }
 
 #[test]
+fn a_copy_from_memory_that_a_result_is_still_written_to_is_recorded_with_the_result() {
+    let bench = Bench::new();
+    let source = r#"
+    int main(void) {
+        void *a, *b, *pinned;
+        char pageable[64] = "the device's own words", back[64] = {0};
+        hipStream_t s;
+        hipMalloc(&a, 64);
+        hipMalloc(&b, 64);
+        hipHostMalloc(&pinned, 64, 0);
+        memset(pinned, 'x', 64);
+        hipStreamCreate(&s);
+        hipMemcpy(a, pageable, 64, hipMemcpyHostToDevice);
+        hipMemcpyAsync(pinned, a, 64, hipMemcpyDeviceToHost, s);
+        hipMemcpyAsync(b, pinned, 64, hipMemcpyHostToDevice, s);
+        fake_advance(s, 100);
+        hipStreamSynchronize(s);
+        hipMemcpyAsync(b, pinned, 64, hipMemcpyHostToDevice, s);
+        hipMemcpy(back, b, 64, hipMemcpyDeviceToHost);
+        return strcmp(back, pageable);
+    }"#;
+    let run = bench.record("round_trip", source, Mode::Contents);
+    let archive = run.archive();
+    let records: Vec<_> =
+        archive.streams()[0].records().filter(|record| name(&archive, record) == "hipMemcpyAsync").collect();
+    let result = blob(&archive, &records[0], SectionTag::BlobOut).unwrap();
+    assert!(result.starts_with(b"the device's own words"));
+    assert_eq!(blob(&archive, &records[1], SectionTag::BlobIn).as_ref(), Some(&result));
+    assert_eq!(blob(&archive, &records[2], SectionTag::BlobIn), Some(result));
+}
+
+#[test]
 fn an_error_the_program_has_not_asked_for_yet_survives_the_recording() {
     let bench = Bench::new();
     let source = r#"

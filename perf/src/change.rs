@@ -87,12 +87,16 @@ impl Change {
 
     /// Compares two samples that are one of `lines` pairs looked at together: the more are looked at, the likelier is one of
     /// them to look different by chance, so more is asked of each (Bonferroni).
+    ///
+    /// Values that stand out of their side are counted and shown, and left out of the tests: a machine with other users makes
+    /// some repetitions several times longer than the rest, on either side.
     pub fn among(before: Vec<f64>, after: Vec<f64>, lines: usize) -> Self {
-        let (n1, n2) = (before.len(), after.len());
-        let mann_whitney = mann_whitney(&before, &after);
-        let welch = welch(&before, &after);
+        let (kept_before, kept_after) = (without_outliers(&before), without_outliers(&after));
+        let (n1, n2) = (kept_before.len(), kept_after.len());
+        let mann_whitney = mann_whitney(&kept_before, &kept_after);
+        let welch = welch(&kept_before, &kept_after);
         let interval = (n1 > 1 && n2 > 1)
-            .then(|| bootstrap_ratio_of_medians(&after, &before, CONFIDENCE, SEED))
+            .then(|| bootstrap_ratio_of_medians(&kept_after, &kept_before, CONFIDENCE, SEED))
             .flatten()
             .filter(|ratio| ratio.low.is_finite() && ratio.high.is_finite())
             .map(|ratio| Interval { low: ratio.low - 1.0, high: ratio.high - 1.0 });
@@ -123,6 +127,16 @@ impl Change {
     pub fn is_real(&self) -> bool {
         matches!(self.verdict, Verdict::Slower | Verdict::Faster)
     }
+}
+
+/// The values that do not stand out of the others. All of them where more than a quarter would go, or where they are so few
+/// that one cannot be spared: what is that common is no outlier.
+fn without_outliers(values: &[f64]) -> Vec<f64> {
+    /// Fewest values of which some may be left out.
+    const FEWEST: usize = 8;
+    let kept: Vec<f64> =
+        values.iter().zip(modified_z(values)).filter(|(_, z)| z.abs() <= OUTLIER_Z).map(|(value, _)| *value).collect();
+    if values.len() < FEWEST || (values.len() - kept.len()) * 4 > values.len() { values.to_vec() } else { kept }
 }
 
 /// Smallest two-sided p-value that samples of these sizes can have, when they do not overlap at all: 2 / C(n1+n2, n1).
@@ -167,6 +181,17 @@ mod tests {
             })
             .count();
         assert!(different <= 2, "{different} of 200");
+    }
+
+    #[test]
+    fn a_few_disturbed_repetitions_hide_no_change() {
+        let before = vec![7.1, 7.2, 7.0, 7.3, 7.2, 7.1, 7.25, 7.15, 30.0, 41.0];
+        let after = vec![17.1, 17.2, 17.0, 17.3, 17.2, 17.1, 17.25, 17.15, 60.0, 71.0];
+        let change = Change::new(before, after);
+        assert_eq!((change.verdict, change.baseline.outliers), (Verdict::Slower, 2));
+        // Where it is common it is no outlier.
+        let two_ways = [1.0, 1.0, 1.1, 1.0, 1.1, 9.0, 9.1, 9.0];
+        assert_eq!(without_outliers(&two_ways).len(), 8);
     }
 
     #[test]

@@ -98,6 +98,17 @@ struct Pending {
     event: u64,
     sequence: u64,
     snapshot: Option<Buffer>,
+    /// Copies that read the result from host memory and were enqueued before it was there.
+    readers: Vec<Reader>,
+}
+
+/// A copy that reads host memory which a result has yet to be written to.
+#[derive(Debug)]
+struct Reader {
+    /// Blob number of what it reads.
+    number: u64,
+    region: Region,
+    trust: Trust,
 }
 
 /// What is known of whether the runtime counts `hipErrorNotReady` as an error.
@@ -148,13 +159,45 @@ impl PendingResults {
             let mut state = self.state();
             // Release: a call that sees this number at its entry came after the copy was enqueued.
             let sequence = SEQUENCE.fetch_add(1, Ordering::Release) + 1;
-            state.pending.push(Pending { result, stream, blocking, device, event, sequence, snapshot: None });
+            state.pending.push(Pending {
+                result,
+                stream,
+                blocking,
+                device,
+                event,
+                sequence,
+                snapshot: None,
+                readers: Vec::new(),
+            });
             if state.pending.len() > MAX_PENDING {
                 let oldest = state.pending.remove(0);
                 state.free(&oldest);
             }
             state.publish_count();
         }
+    }
+
+    /// Leaves the contents of a copy's source to the moment when a result that is still being written to it is there; says
+    /// whether there is such a result. What the memory holds now is not what the copy will read.
+    pub(crate) fn read_later(&self, number: u64, region: &Region, trust: Trust) -> bool {
+        if !any() {
+            return false;
+        }
+        let waits = |pending: &Pending| pending.snapshot.is_none() && pending.result.region.overlaps(region);
+        let events: Vec<u64> =
+            self.state().pending.iter().filter(|pending| waits(pending)).map(|pending| pending.event).collect();
+        let last_error = LastError::keep();
+        // The last one is there last, on one stream.
+        let Some(event) = events.into_iter().rev().find(|&event| self.query(event, &last_error) == Some(false)) else {
+            return false;
+        };
+        let mut state = self.state();
+        // Another thread may have found it complete meanwhile.
+        match state.pending.iter_mut().rev().find(|pending| pending.event == event && waits(pending)) {
+            Some(pending) => pending.readers.push(Reader { number, region: *region, trust }),
+            None => return false,
+        }
+        true
     }
 
     /// Forgets results in memory that the program gives back or writes anew.
@@ -220,6 +263,12 @@ impl PendingResults {
                 _ => false,
             };
             let visible = direct || (complete && pending.sequence <= before && behind);
+            if complete {
+                for reader in pending.readers.drain(..) {
+                    // SAFETY: as for the result itself, below. Memory that cannot be read leaves the number without contents.
+                    unsafe { writer.add(writer.blobs, reader.number, &reader.region, reader.trust) };
+                }
+            }
             let HostResult { number, region, trust } = pending.result;
             if pending.snapshot.is_none() && complete {
                 // The lock is held while the memory is read, so that its owner's own call cannot return, and the owner go on
