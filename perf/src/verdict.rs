@@ -11,7 +11,11 @@ use crate::line::{Line, LineKind};
 use crate::report::CallKind;
 
 /// Part of the difference from which a tier is taken for the cause.
-const CAUSE_SHARE: f64 = 0.4;
+const CAUSE_SHARE: f64 = 0.6;
+/// The same where no tier accounts for as much.
+const PART_SHARE: f64 = 0.3;
+/// Part of the difference from which "most of it" is said.
+const MOST_SHARE: f64 = 0.5;
 /// Part of the difference from which "all of it" is said.
 const ALL_SHARE: f64 = 0.8;
 /// Part of its tier's change from which a line is named.
@@ -89,22 +93,21 @@ pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
     }
     let added_ns = wall.added_ns();
     let same_way = |line: &&Line| line.change.verdict == wall.verdict && line.added_ns().signum() == added_ns.signum();
-    for tier in Tier::ALL {
-        let mut found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(same_way).collect();
+    let tiers = Tier::ALL.map(|tier| {
+        let found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(same_way).collect();
         let sum_ns: f64 = found.iter().map(|line| line.added_ns()).sum();
-        let share = sum_ns / added_ns;
-        if found.is_empty() || share < CAUSE_SHARE {
-            continue;
-        }
-        found.retain(|line| line.added_ns() / sum_ns >= NAMED_SHARE);
-        finding.causes = named(tier, &found, lines);
+        (tier, found, sum_ns)
+    });
+    let enough = |share: f64| tiers.iter().find(|(_, found, sum_ns)| !found.is_empty() && sum_ns / added_ns >= share);
+    if let Some((tier, found, sum_ns)) = enough(CAUSE_SHARE).or_else(|| enough(PART_SHARE)) {
+        let largest = found.iter().filter(|line| line.added_ns() / sum_ns >= NAMED_SHARE).copied().collect::<Vec<_>>();
+        finding.causes = named(*tier, &largest, lines);
         finding.kind = Some(tier.as_str());
-        finding.extent = match share {
+        finding.extent = match sum_ns / added_ns {
             share if share >= ALL_SHARE => Extent::All,
-            share if share >= 0.5 => Extent::Most,
+            share if share >= MOST_SHARE => Extent::Most,
             _ => Extent::Some,
         };
-        break;
     }
     let may_be_the_device = !matches!(finding.kind, Some("host time of calls" | "device time of kernels"));
     finding.hint =
@@ -238,6 +241,16 @@ mod tests {
             line(LineKind::Kernel, "gemm", None, 400.0, 400.0),
         ];
         assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize"));
+    }
+
+    #[test]
+    fn a_tier_that_accounts_for_little_gives_way_to_one_that_accounts_for_it_all() {
+        let lines = [
+            line(LineKind::Kernel, "gemm", None, 400.0, 445.0),
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 600.0),
+        ];
+        assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize"));
+        assert!(sentence(&lines[..1]).ends_with("some of it in kernel gemm"));
     }
 
     #[test]
