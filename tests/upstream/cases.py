@@ -239,9 +239,6 @@ def graph_nodes(path, bundles):
            graph=GRAPH, pDependencies=1, numDependencies=1, pNodeParams=1, pDependencies__bytes=struct.pack("<Q", first),
            pDependencies__present=1, pDependencies__count=1, pNodeParams__bytes=node_params((16, 1, 1), (64, 1, 1)),
            pNodeParams__present=1)
-    memset = struct.pack("<QIxxxxQIxxxxQQ", OTHER, 4, 1, 0, 0, 1024)
-    # hipMemsetParams: dst, elementSize, height, pitch, value, width.
-    memset = struct.pack("<QIIQQIIQ", OTHER, 4, 0, 1, 0, 0x01010101, 0, 1024)
     a.call("hipGraphAddMemcpyNode1D", pGraphNode_=third, graph=GRAPH, pDependencies=1, numDependencies=1, dst=OTHER, src=BUFFER,
            count=4096, kind=D2D, pDependencies__bytes=struct.pack("<Q", second), pDependencies__present=1, pDependencies__count=1)
     a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
@@ -340,7 +337,6 @@ def pitched(path, bundles, version, packed):
     a.call("hipDrvMemcpy3D", pCopy=1, S_d2h_hash_lo=low, S_d2h_hash_hi=high,
            pCopy__inline=drv3d(((32, 1, 0), False, third, pitch, 10), ((0, 0, 0), True, HOST, width, 8), (width, 8, 2)))
     # The first slice begins one row and 32 bytes in: the rows as they lie on the device say so.
-    flat = [0] * (pitch // 4 * 10)
     a.call("hipMemcpy2D", dst=HOST, dpitch=width, src=third + pitch + 32, spitch=pitch, width=width, height=8, kind=D2H,
            **dict(zip(("S_d2h_hash_lo", "S_d2h_hash_hi"), a.blob(words(data[:count // 2])))))
     a.write()
@@ -456,8 +452,22 @@ def names(path, bundles):
     a.upload(BUFFER, iota(1, 64))
     for code in (add, multiply, add):
         a.launch("transform", 0, code, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), i32(64)])
+    # Each code object has an operand of its own: 3 is added, 5 multiplied by.
+    a.check(BUFFER, [(value + 3 + 3) * 3 * 5 + 3 + 3 for value in iota(1, 64)])
     a.write()
-    return {"exit": None}
+    return passes(1)
+
+
+@case
+def ambiguous_name(path, bundles):
+    a = Program(path, 7)
+    for number, bundle in enumerate(("same_name_add", "same_name_multiply")):
+        low, high = a.code_object(bundles[bundle])
+        a.call("hipModuleLoadData", module_=MODULE + 64 * number, image=1, S_co_hash_lo=low, S_co_hash_hi=high)
+    a.malloc(BUFFER, 4096)
+    a.launch("transform", 0, NONE, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), i32(64)])
+    a.write()
+    return refuses("hipModuleLaunchKernel", "2 code objects have a kernel")
 
 
 @case
@@ -492,7 +502,6 @@ def widths(path, bundles):
     a.call("hipMemsetD8", dest=BUFFER, value=0x41, count=1024)
     a.call("hipMemsetD16", dest=BUFFER + 1024, value=0x4243, count=512)
     a.call("hipMemsetD32", dest=BUFFER + 2048, value=-2, count=512)
-    a.call("hipDeviceFlushGPUDirectRDMAWrites", target=0, scope=1) if False else None
     data = bytes([0x41]) * 1024 + b"\x43\x42" * 512 + b"\xfe\xff\xff\xff" * 512
     low, high = a.blob(data)
     a.call("hipMemcpyDtoH", dst=HOST, src=BUFFER, sizeBytes=4096, S_blob_hash_lo=low, S_blob_hash_hi=high)
