@@ -588,7 +588,8 @@ impl<'a> Planner<'a> {
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
         let live_device = self.choices.devices.live(device);
-        if live_device >= self.device_count {
+        // A program that met no device is replayed where there is none either, as it was: on none.
+        if live_device >= self.device_count.max(1) {
             return Err(Refusal::Device { device, count: self.device_count });
         }
         if !self.planned.devices.contains(&live_device) {
