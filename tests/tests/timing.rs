@@ -1,6 +1,5 @@
 //! Timing runs: repetitions in a fresh state, reports, ranges and paces.
 
-
 use hrr_tests::built;
 use hrr_tests::recording::{Contents, Recording, record};
 use hrr_tests::replaying::Replay;
