@@ -142,6 +142,8 @@ pub struct Outcome {
     pub unordered: u64,
     /// Kernel pointer arguments passed as null.
     pub untranslated: u64,
+    /// Calls left out because the two devices they are about are one here.
+    pub between_merged_devices: u64,
     /// Host callbacks replaced by stubs.
     pub callbacks: u64,
     /// Waits between workers, and hand-overs around blocking calls.
@@ -354,6 +356,7 @@ fn outcome(
         in_flight: planned.in_flight,
         unordered: planned.unordered,
         untranslated: planned.untranslated,
+        between_merged_devices: planned.between_merged_devices,
         callbacks: planned.callbacks,
         waits: planned.waits,
         hand_offs: last.hand_offs,
