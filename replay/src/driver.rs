@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
+use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::Choices;
 use crate::compare::ToleranceError;
@@ -58,6 +59,9 @@ pub struct ReplayOptions {
     pub range: Option<RangeOption>,
     /// What is done otherwise than recorded.
     pub choices: Choices,
+    /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
+    /// runtime has left them.
+    pub addresses: Option<Arc<RecordedAddresses>>,
 }
 
 impl ReplayOptions {
