@@ -53,8 +53,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let bench = Bench { built, runtime, repetitions, shrink: if arguments.quick { 20 } else { 1 } };
     let mut rows: Vec<Row> = Vec::new();
     for group in GROUPS {
-        let wanted =
-            if arguments.only.is_empty() { !group.only_named } else { arguments.only.iter().any(|name| name == group.name) };
+        let wanted = if arguments.only.is_empty() {
+            !group.only_named
+        } else {
+            arguments.only.iter().any(|name| name == group.name)
+        };
         if wanted {
             eprintln!("bench: {}", group.name);
             rows.extend((group.measure)(&bench).map_err(|error| format!("{}: {error}", group.name))?);
