@@ -95,7 +95,8 @@ pub fn checks(bench: &Bench) -> Result<Vec<Row>, String> {
     rows.push(pairs.row("compare, exact", "GB/s", Judged::Ratio, Target::AtLeast(0.8), "baseline: memcmp"));
 
     // Every element differs within the tolerance, so that each is looked at as a number.
-    let encodings: [(&str, fn(f32) -> Vec<u8>); 4] = [
+    type Encode = fn(f32) -> Vec<u8>;
+    let encodings: [(&str, Encode); 4] = [
         ("fp32", |value| value.to_le_bytes().to_vec()),
         ("bf16", |value| (value.to_bits() >> 16).to_le_bytes()[..2].to_vec()),
         ("fp16", |value| half(value).to_le_bytes().to_vec()),
