@@ -18,6 +18,7 @@ use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::options::{Measure, Pace};
+use crate::report::order_log::OrderLog;
 use crate::run::watchdog::Watch;
 use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
@@ -176,6 +177,8 @@ pub struct Outcome {
     pub gpu: Option<GpuTimes>,
     /// What was measured.
     pub report: RunReport,
+    /// When each call was issued and had returned, if that was asked for.
+    pub order_log: Option<OrderLog>,
 }
 
 impl Outcome {
@@ -305,6 +308,11 @@ fn replay_watched<'a>(
     let mut outcome = outcome(archive, &campaign, &session, &last, &gathered);
     outcome.setup = first_setup.unwrap_or_default();
     outcome.planned_each_repetition = planned_again;
+    outcome.order_log = last.measured.filter(|_| options.measure.order).map(|measured| OrderLog {
+        order: options.order,
+        threads: options.threads,
+        calls: measured.order,
+    });
     outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
     if outcome.abandoned {
         session.abandon();
@@ -378,6 +386,7 @@ fn outcome(
         planned_each_repetition: false,
         gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
         report: RunReport::default(),
+        order_log: None,
     }
 }
 

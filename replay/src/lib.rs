@@ -8,6 +8,7 @@
 
 pub(crate) mod campaign;
 pub(crate) mod chaos;
+pub mod check_order;
 pub mod choices;
 pub mod cli;
 pub mod compare;

@@ -70,6 +70,9 @@ cases! {
     fork_join_capture
     racing_frees
     configured_launches
+    per_thread_results
+    null_stream_results
+    relaunched_graph
 }
 
 /// How often a call is in a recording.

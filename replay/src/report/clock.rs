@@ -38,6 +38,15 @@ impl Clock {
         if self.scale != 0 { counter() } else { self.origin.elapsed().as_nanos() as u64 }
     }
 
+    /// The tick now, neither before what stands in front of it in the program nor after what stands behind it.
+    #[inline(always)]
+    pub(crate) fn now_in_order(&self) -> u64 {
+        fence();
+        let now = self.now();
+        fence();
+        now
+    }
+
     /// Nanoseconds from one tick to another; zero where the second is not the later one.
     #[inline(always)]
     pub(crate) fn ns_between(&self, from: u64, to: u64) -> u64 {
@@ -68,6 +77,18 @@ fn counter() -> u64 {
     // SAFETY: every x86-64 processor has the instruction. Unfenced: a few nanoseconds of reordering do not matter here.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
+
+/// Keeps the counter's reading in its place: the counter may else be read while an earlier load, such as the one that ended
+/// a wait, is still on its way.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn fence() {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { std::arch::x86_64::_mm_lfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fence() {}
 
 #[cfg(not(target_arch = "x86_64"))]
 fn counter() -> u64 {

@@ -11,6 +11,7 @@ use crate::instruction::{Chunk, Instruction, flag};
 use crate::report::gpu_timer::{GpuTimer, Pair, Pending};
 use crate::report::meter::{Meter, Metering, Pause, Waited};
 use crate::report::note::{Note, StreamWord, Work};
+use crate::report::order_log::Logged;
 
 /// A call between its begin and its end.
 pub(super) struct Begun {
@@ -140,7 +141,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             let ns = metering.clock.ns_between(before, metering.clock.now());
             self.meter.split().events_ns += ns;
         }
-        begun.begin = metering.clock.now();
+        begun.begin = if metering.logs_order { metering.clock.now_in_order() } else { metering.clock.now() };
         begun
     }
 
@@ -149,7 +150,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     pub(super) fn end_call(&mut self, begun: Begun) -> Ended {
         let Begun { begin, note, pair } = begun;
         let Some(metering) = &self.shared.metering else { return Ended { begin, end: begin, note } };
-        let end = metering.clock.now();
+        let end = if metering.logs_order { metering.clock.now_in_order() } else { metering.clock.now() };
         if let (Some((pair, stream)), Some(note), Some(timer)) = (pair, &note, &metering.timer) {
             let pending = Pending { pair, stream: note.stream, work: note.work };
             timer.after(&mut self.meter.pairs, pending, stream);
@@ -163,6 +164,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     pub(super) fn note_call(&mut self, instruction: &Instruction, ended: Ended) {
         let Some(metering) = self.shared.metering.clone() else { return };
         let Ended { begin, end, note } = ended;
+        if metering.logs_order && instruction.flags & flag::AUXILIARY == 0 {
+            let (event, lane, worker) = (instruction.event, instruction.lane, self.meter.worker);
+            let logged = Logged { event, lane, worker, runner: self.number, issued: begin, returned: end };
+            self.meter.order.push(logged);
+        }
         if instruction.flags & flag::AUXILIARY != 0 || !metering.measures(instruction.event) {
             return;
         }
