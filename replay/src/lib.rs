@@ -6,6 +6,7 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod check_order;
@@ -34,6 +35,7 @@ pub mod summary;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;
+pub mod trace;
 pub mod triage;
 pub mod validate;
 

@@ -38,12 +38,27 @@ impl Clock {
         if self.scale != 0 { counter() } else { self.origin.elapsed().as_nanos() as u64 }
     }
 
+    /// The tick now, not earlier than what was read before: a processor may read its counter ahead of a load that it is
+    /// still waiting for, and a call would seem to begin before the one it waited for had returned.
+    #[inline(always)]
+    pub(crate) fn now_after_loads(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 processor has the instruction. It waits until the loads before it are complete.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
+        self.now()
+    }
+
     /// The tick now, neither before what stands in front of it in the program nor after what stands behind it.
     #[inline(always)]
     pub(crate) fn now_in_order(&self) -> u64 {
-        fence();
-        let now = self.now();
-        fence();
+        let now = self.now_after_loads();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above. What stands behind it begins when the counter has been read.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
         now
     }
 
@@ -77,18 +92,6 @@ fn counter() -> u64 {
     // SAFETY: every x86-64 processor has the instruction. Unfenced: a few nanoseconds of reordering do not matter here.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
-
-/// Keeps the counter's reading in its place: the counter may else be read while an earlier load, such as the one that ended
-/// a wait, is still on its way.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn fence() {
-    // SAFETY: every x86-64 processor has the instruction.
-    unsafe { std::arch::x86_64::_mm_lfence() };
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn fence() {}
 
 #[cfg(not(target_arch = "x86_64"))]
 fn counter() -> u64 {
