@@ -73,6 +73,7 @@ cases! {
     per_thread_results
     null_stream_results
     relaunched_graph
+    freed_in_order
 }
 
 /// How often a call is in a recording.

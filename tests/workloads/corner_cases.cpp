@@ -606,6 +606,34 @@ void relaunched_graph() {
   CHECK(hipStreamDestroy(capture));
 }
 
+// Memory from hipMalloc is given back in a stream's order, behind a long kernel, and given out again at the same address once
+// the stream has come so far; nothing in the program says when that is.
+void freed_in_order() {
+  hipStream_t first = new_stream(), second = new_stream();
+  uint32_t* old = nullptr;
+  CHECK(hipMalloc(&old, n * sizeof(uint32_t)));
+  LAUNCH(iota, blocks(), kThreads, 0, first, old, 1, n);
+  LAUNCH(busy, blocks(), kThreads, 0, first, old, 200000, n);
+  CHECK(hipFreeAsync(old, first));
+  std::vector<uint32_t*> others;
+  uint32_t* data = nullptr;
+  while (data != old) {
+    REQUIRE(others.size() < 2000, "the address is not given out again");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (data) others.push_back(data);
+    CHECK(hipMalloc(&data, n * sizeof(uint32_t)));
+  }
+  Words expected(n);
+  host_iota(expected, 77);
+  LAUNCH(iota, blocks(), kThreads, 0, second, data, 77, n);
+  CHECK(hipDeviceSynchronize());
+  require_data(data, expected, second, "freed in order");
+  others.push_back(data);
+  for (uint32_t* other : others) CHECK(hipFree(other));
+  CHECK(hipStreamDestroy(first));
+  CHECK(hipStreamDestroy(second));
+}
+
 const std::map<std::string, std::function<void()>> cases = {
     {"reused_handle", reused_handle},
     {"rerecorded_event", rerecorded_event},
@@ -623,6 +651,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"per_thread_results", per_thread_results},
     {"null_stream_results", null_stream_results},
     {"relaunched_graph", relaunched_graph},
+    {"freed_in_order", freed_in_order},
 };
 
 }  // namespace
