@@ -1,5 +1,6 @@
 //! Planning: from the streams of an archive to sequences of instructions, one per worker.
 //!
+//! * [`account`]: what became of every call
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
@@ -17,6 +18,7 @@
 //! * [`annotate`]: what measuring runs need to know
 //! * [`teardown`]: what is left to destroy when the archive ends
 
+pub(crate) mod account;
 pub(crate) mod address;
 pub mod annotate;
 pub(crate) mod bounds;
@@ -54,6 +56,7 @@ use hrr_format::catalogue::{APIS, Api, Effect, HandleKind, Policy, Returns, Role
 use hrr_format::record::{Presence, Record, SectionTag, marker};
 use hrr_format::stream_file::ContentsMode;
 
+use account::CallAccount;
 use annotate::{Annotate, Annotations, Position};
 use coverage::Coverage;
 use dependency::{Fence, Reach, Sync};
@@ -171,6 +174,10 @@ pub(crate) struct Planned {
     pub(crate) devices: Vec<i32>,
     /// Calls that are issued.
     pub(crate) issued: u64,
+    /// Entry points with calls that were neither issued nor left out for a reason, and how many.
+    pub(crate) lost: Vec<(&'static str, i64)>,
+    /// Results that the program saw and that no call of the plan brings.
+    pub(crate) lost_results: u64,
     /// Device allocations that lie at their recorded addresses.
     pub(crate) placed: u64,
     /// Device allocations that do not.
@@ -248,6 +255,7 @@ pub(crate) struct Planner<'a> {
     put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
+    account: CallAccount,
 }
 
 #[derive(Clone, Debug)]
@@ -340,6 +348,7 @@ impl<'a> Planner<'a> {
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
+            account: CallAccount::default(),
         }
     }
 
@@ -409,6 +418,7 @@ impl<'a> Planner<'a> {
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
+        self.planned.lost = self.account.lost();
         self.planned.devices.sort_unstable();
         self.planned.range_entered = self.annotations.is_inside();
         self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
@@ -427,6 +437,7 @@ impl<'a> Planner<'a> {
             // A worker that has filled one will likely fill another of the same size.
             let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
             let mut chunk = std::mem::replace(&mut **chunk, next);
+            self.account.issued(&chunk);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }
@@ -520,6 +531,7 @@ impl<'a> Planner<'a> {
             let expected = usize::from(known.words);
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
+        self.account.recorded(known);
         let open = match self.lower_call(event, lane, known, record, blocks_others) {
             Ok(open) => open,
             Err(reason) => {
@@ -564,11 +576,6 @@ impl<'a> Planner<'a> {
                 self.planned.failures_not_reissued += 1;
                 true
             }
-            Policy::Replay | Policy::ReplayAs(_)
-                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
-            {
-                true
-            }
             Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
                 self.planned.skipped += 1;
                 true
@@ -584,6 +591,10 @@ impl<'a> Planner<'a> {
         self.planned.filtered += u64::from(filtered);
         let left_out = left_out || filtered;
         if left_out {
+            self.account.left_out(api);
+        }
+        // A planted loss is one that nothing accounts for.
+        if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -602,6 +613,7 @@ impl<'a> Planner<'a> {
         self.planned.issued += u64::from(result.is_ok());
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
+            self.account.left_out(api);
             self.lanes[lane as usize].last_error_unknown = true;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -618,7 +630,7 @@ impl<'a> Planner<'a> {
         // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
-        let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.apply_special(call, chunk, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
@@ -902,7 +914,11 @@ impl<'a> Planner<'a> {
                 reason: StageError::Missing { blob: record.word(0) }.into(),
             });
         }
-        let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
+        let Some(pending) = self.pending.remove(&record.word(0)) else {
+            // Without its kernels no result is compared, whatever the program saw.
+            self.planned.lost_results += u64::from(self.choices.kernel_filter.is_none());
+            return Ok(());
+        };
         let refuse = |reason: Refusal| PlanError {
             event,
             thread: self.archive.streams()[lane as usize].header().thread,
