@@ -9,6 +9,7 @@
 pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
+pub mod check_order;
 pub mod choices;
 pub mod cli;
 pub mod compare;
@@ -34,6 +35,7 @@ pub mod summary;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;
+pub mod trace;
 pub mod triage;
 pub mod validate;
 

@@ -38,6 +38,30 @@ impl Clock {
         if self.scale != 0 { counter() } else { self.origin.elapsed().as_nanos() as u64 }
     }
 
+    /// The tick now, not earlier than what was read before: a processor may read its counter ahead of a load that it is
+    /// still waiting for, and a call would seem to begin before the one it waited for had returned.
+    #[inline(always)]
+    pub(crate) fn now_after_loads(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 processor has the instruction. It waits until the loads before it are complete.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
+        self.now()
+    }
+
+    /// The tick now, neither before what stands in front of it in the program nor after what stands behind it.
+    #[inline(always)]
+    pub(crate) fn now_in_order(&self) -> u64 {
+        let now = self.now_after_loads();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above. What stands behind it begins when the counter has been read.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
+        now
+    }
+
     /// Nanoseconds from one tick to another; zero where the second is not the later one.
     #[inline(always)]
     pub(crate) fn ns_between(&self, from: u64, to: u64) -> u64 {

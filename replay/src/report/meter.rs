@@ -1,6 +1,6 @@
 //! What a measuring run takes down: each runner writes to a meter of its own, and the meters are added up after the run.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,13 @@ use hrr_format::catalogue::APIS;
 use hrr_perf::histogram::CallHistogram;
 
 use super::clock::Clock;
-use super::gpu_timer::{GpuTimer, Pair};
+use super::gpu_timer::{GpuTimer, Keep, Pair};
 use super::note::CopyClass;
+use super::order_log::Logged;
+use crate::trace::taken::Taken;
 
+/// Room made ahead for calls of an order log.
+const ORDER_RESERVED: usize = 1 << 16;
 /// The last part of a pause is spun away, because a sleeping thread wakes up late.
 const SPUN_NS: u64 = 80_000;
 /// How long [`Metering::collect`] waits for runners that are still giving their meter back.
@@ -74,8 +78,12 @@ pub(crate) struct Meter {
     splits: Vec<Split>,
     /// Position in the notes of the chunk at hand.
     pub(crate) cursor: usize,
+    /// When calls were issued and had returned, where that is logged.
+    pub(crate) order: Vec<Logged>,
     /// Pairs of events at hand, with their device.
     pub(crate) pairs: Vec<(i32, Pair)>,
+    /// What is written down for a timeline, where one is wanted of this run.
+    pub(crate) taken: Option<Box<Taken>>,
 }
 
 impl Meter {
@@ -106,6 +114,7 @@ impl Meter {
         }
         self.copies.clear();
         self.splits.clear();
+        self.order.clear();
     }
 }
 
@@ -115,6 +124,8 @@ pub(crate) struct Metering {
     pub(crate) clock: Clock,
     /// Events around launches and copies, with `--timing`.
     pub(crate) timer: Option<Arc<GpuTimer>>,
+    /// Whether each call's ticks are logged, to check the order afterwards.
+    pub(crate) logs_order: bool,
     /// First event that is measured; those before it are set-up.
     pub(crate) from_event: AtomicU64,
     /// Tick at which the timed section began.
@@ -124,6 +135,8 @@ pub(crate) struct Metering {
     #[expect(clippy::vec_box, reason = "runners take and give back their meters whole; a meter is large")]
     meters: Mutex<Vec<Box<Meter>>>,
     made: AtomicUsize,
+    /// Whether the run is written down for a timeline.
+    traced: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +151,10 @@ pub(crate) struct Measured {
     pub(crate) apis: FxHashMap<u16, CallHistogram>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
     pub(crate) workers: Vec<Split>,
+    pub(crate) order: Vec<Logged>,
+    /// What runners wrote down for a timeline.
+    #[expect(clippy::vec_box, reason = "as they come")]
+    pub(crate) taken: Vec<Box<Taken>>,
 }
 
 impl Metering {
@@ -146,12 +163,26 @@ impl Metering {
         Metering {
             clock: Clock::get(),
             timer,
+            logs_order: false,
             from_event: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             lanes: (0..lanes).map(|_| CachePadded::new(LaneClock::default())).collect(),
             meters: Mutex::new(Vec::new()),
             made: AtomicUsize::new(0),
+            traced: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the next run is to be written down for a timeline. Told while no runner is active.
+    pub(crate) fn keep(&self, keep: Keep) {
+        // Relaxed: runners are handed their sequences, through a channel, after this.
+        self.traced.store(keep == Keep::Spans, Ordering::Relaxed);
+    }
+
+    /// Whether the run is written down for a timeline.
+    pub(crate) fn kept(&self) -> Keep {
+        // Relaxed: as in `keep`.
+        if self.traced.load(Ordering::Relaxed) { Keep::Spans } else { Keep::Sums }
     }
 
     /// The timed section begins now.
@@ -189,6 +220,12 @@ impl Metering {
         });
         meter.worker = worker;
         meter.cursor = 0;
+        if self.logs_order {
+            meter.order.reserve(ORDER_RESERVED);
+        }
+        if meter.taken.is_none() && self.kept() == Keep::Spans {
+            meter.taken = Some(Box::default());
+        }
         meter
     }
 
@@ -278,6 +315,8 @@ impl Metering {
             for (worker, split) in meter.splits.iter().enumerate() {
                 measured.workers[worker].add(split);
             }
+            measured.order.append(&mut meter.order);
+            measured.taken.extend(meter.taken.take());
             meter.clear();
         }
         self.meters.lock().unwrap_or_else(PoisonError::into_inner).append(&mut meters);
