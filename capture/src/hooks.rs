@@ -25,6 +25,10 @@ pub(crate) enum Hook {
     FatBinary,
     /// A module or library is loaded from memory or from a file.
     Module,
+    /// A file's code is added to a link.
+    LinkedFile,
+    /// Handles of all functions of a module, or kernels of a library, are had: `(handles*, count, module)`.
+    Enumeration(Enumerated),
     /// `__hipRegisterFunction`.
     Symbol,
     /// A function or kernel handle is had by module or library, and name.
@@ -43,6 +47,15 @@ pub(crate) enum Hook {
     Reset,
     /// Something happens to a graph.
     Graph(GraphHook),
+}
+
+/// What an enumeration gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enumerated {
+    /// `hipModuleEnumerateFunctions`.
+    Functions,
+    /// `hipLibraryEnumerateKernels`.
+    Kernels,
 }
 
 /// What happens to a graph.
@@ -89,6 +102,9 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipModuleLoadFatBinary", Hook::Module),
     ("hipLibraryLoadData", Hook::Module),
     ("hipLibraryLoadFromFile", Hook::Module),
+    ("hipLinkAddFile", Hook::LinkedFile),
+    ("hipModuleEnumerateFunctions", Hook::Enumeration(Enumerated::Functions)),
+    ("hipLibraryEnumerateKernels", Hook::Enumeration(Enumerated::Kernels)),
     ("hipModuleUnload", Hook::Unload),
     ("hipLibraryUnload", Hook::Unload),
     ("hipModuleGetFunction", Hook::Function),
@@ -262,10 +278,35 @@ impl HookCall<'_> {
                         process.kernels().name_function(self.pointee(0), self.word(1), &name);
                     }
                 }
+                Hook::Enumeration(what) => self.name_enumerated(what),
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {}
+                Hook::LinkedFile | Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {
+                }
+            }
+        }
+    }
+
+    /// Asks the runtime for the names of the functions or kernels that the program was given.
+    ///
+    /// # Safety
+    /// The call succeeded.
+    unsafe fn name_enumerated(&self, what: Enumerated) {
+        let (handles, room, module) = (self.word(0) as *const u64, self.word(1) & 0xffff_ffff, self.word(2));
+        let there_are = match what {
+            Enumerated::Functions => runtime::function_count(module),
+            Enumerated::Kernels => runtime::kernel_count(module),
+        };
+        for index in 0..room.min(u64::from(there_are)) as usize {
+            // SAFETY: the call succeeded, and so stored as many handles as there are and fit.
+            let handle = unsafe { handles.add(index).read_unaligned() };
+            let name = match what {
+                Enumerated::Functions => runtime::function_name(handle),
+                Enumerated::Kernels => runtime::kernel_name(handle),
+            };
+            if let Some(name) = name {
+                self.process.kernels().name_function(handle, module, &name);
             }
         }
     }

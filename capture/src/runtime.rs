@@ -70,8 +70,56 @@ real_calls! {
     fn device_total_mem = hipDeviceTotalMem(bytes: *mut usize, device: i32);
     /// `hipDeviceGetPCIBusId`.
     fn device_get_pci_bus_id = hipDeviceGetPCIBusId(id: *mut u8, len: i32, device: i32);
+    /// `hipModuleGetFunctionCount`.
+    fn module_get_function_count = hipModuleGetFunctionCount(count: *mut u32, module: *mut c_void);
+    /// `hipLibraryGetKernelCount`.
+    fn library_get_kernel_count = hipLibraryGetKernelCount(count: *mut u32, library: *mut c_void);
+    /// `hipKernelGetName`.
+    fn kernel_get_name = hipKernelGetName(name: *mut *const libc::c_char, kernel: *mut c_void);
     /// `hipGetDevicePropertiesR0600`.
     fn get_device_properties = hipGetDevicePropertiesR0600(properties: *mut c_void, device: i32);
+}
+
+/// How many functions a module has; none where the runtime does not tell.
+pub(crate) fn function_count(module: u64) -> u32 {
+    let _last_error = LastError::keep();
+    let mut count = 0;
+    // SAFETY: the module is one that the program has just used; `count` is writable.
+    if unsafe { module_get_function_count(&mut count, module as *mut c_void) } == 0 { count } else { 0 }
+}
+
+/// How many kernels a library has; none where the runtime does not tell.
+pub(crate) fn kernel_count(library: u64) -> u32 {
+    let _last_error = LastError::keep();
+    let mut count = 0;
+    // SAFETY: the library is one that the program has just used; `count` is writable.
+    if unsafe { library_get_kernel_count(&mut count, library as *mut c_void) } == 0 { count } else { 0 }
+}
+
+/// The name of a library's kernel.
+pub(crate) fn kernel_name(kernel: u64) -> Option<String> {
+    let _last_error = LastError::keep();
+    let mut name = std::ptr::null();
+    // SAFETY: the kernel is one that the program was just given; `name` is writable.
+    let failed = unsafe { kernel_get_name(&mut name, kernel as *mut c_void) };
+    // SAFETY: the runtime's names are C strings that live as long as the library.
+    (failed == 0 && !name.is_null()).then(|| unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
+/// The name of a module's function.
+pub(crate) fn function_name(function: u64) -> Option<String> {
+    let _last_error = LastError::keep();
+    let address = real::address(recorder::runtime(), id::hipKernelNameRef);
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the address is that of `hipKernelNameRef`, whose prototype this is; the function is one that the program was
+    // just given, and names are C strings that live as long as its module.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(*mut c_void) -> *const libc::c_char = std::mem::transmute(address);
+        let name = real(function as *mut c_void);
+        (!name.is_null()).then(|| std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned())
+    }
 }
 
 /// The calling thread's device.

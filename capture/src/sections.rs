@@ -141,7 +141,7 @@ pub(crate) unsafe fn draft(
         // SAFETY: the graph's copies are as valid as they were when it was built, which the launch demands.
         Hook::Graph(GraphHook::Launch) => unsafe { drafting.graph_launch() },
         // SAFETY: by the caller's contract.
-        Hook::Module => unsafe { drafting.module_file() },
+        Hook::Module | Hook::LinkedFile => unsafe { drafting.module_file() },
         _ => {}
     }
     drafting.aux

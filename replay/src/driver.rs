@@ -170,6 +170,10 @@ pub struct Outcome {
     pub memory: MemoryOutcome,
     /// Calls that were issued.
     pub issued: u64,
+    /// Entry points with calls that were neither issued nor left out for a reason, and how many. A fault of ours.
+    pub lost: Vec<(&'static str, i64)>,
+    /// Results that the program saw and that no call brings.
+    pub lost_results: u64,
     /// Launches left out by the kernel filter.
     pub filtered: u64,
     /// Launches of replaced kernels.
@@ -203,11 +207,16 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         if self.verdict.diverged {
             2
-        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() {
+        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() || self.lost() {
             1
         } else {
             0
         }
+    }
+
+    /// Whether something of the archive was lost on the way, in planning.
+    fn lost(&self) -> bool {
+        !self.lost.is_empty() || self.lost_results > 0
     }
 
     /// Whether there were results to compare and none was.
@@ -406,6 +415,8 @@ fn outcome(
             first_stale: planned.first_stale.clone(),
         },
         issued: planned.issued,
+        lost: planned.lost.clone(),
+        lost_results: planned.lost_results,
         filtered: planned.filtered,
         replaced: planned.replaced,
         untranslated_lines: planned.untranslated_lines.clone(),

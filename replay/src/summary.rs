@@ -178,6 +178,17 @@ pub fn summary(outcome: &Outcome) -> String {
     let between = outcome.between_merged_devices;
     counted(between, &format!("Peer access   : {between} calls left out; one device stands for both"));
     counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
+    if outcome.lost_results > 0 {
+        let _ = writeln!(
+            text,
+            "[HRR] Lost results  : {} that the program saw and that no call brings",
+            outcome.lost_results
+        );
+    }
+    for (api, lost) in &outcome.lost {
+        let _ =
+            writeln!(text, "[HRR] Lost          : {lost} calls of {api} were neither issued nor left out for a reason");
+    }
     if outcome.all_skipped() {
         let _ = writeln!(text, "[HRR] No D2H result could be compared");
     }

@@ -1448,7 +1448,7 @@ pub static APIS: [Api; 555] = [
         effect: Effect::Host,
         policy: Policy::Replay,
         params: &[
-            Param { name: "levelArray", ctype: "hipArray_t*", word: 0, words: 1, role: Role::Create(HandleKind::Array) },
+            Param { name: "levelArray", ctype: "hipArray_t*", word: 0, words: 1, role: Role::Get(HandleKind::Array) },
             Param { name: "mipmappedArray", ctype: "hipMipmappedArray_const_t", word: 1, words: 1, role: Role::Use(HandleKind::Mipmap) },
             Param { name: "level", ctype: "unsigned int", word: 2, words: 1, role: Role::Scalar },
         ],
@@ -4223,7 +4223,7 @@ pub static APIS: [Api; 555] = [
         effect: Effect::Host,
         policy: Policy::Replay,
         params: &[
-            Param { name: "pLevelArray", ctype: "hipArray_t*", word: 0, words: 1, role: Role::Create(HandleKind::Array) },
+            Param { name: "pLevelArray", ctype: "hipArray_t*", word: 0, words: 1, role: Role::Get(HandleKind::Array) },
             Param { name: "hMipMappedArray", ctype: "hipMipmappedArray_t", word: 1, words: 1, role: Role::Use(HandleKind::Mipmap) },
             Param { name: "level", ctype: "unsigned int", word: 2, words: 1, role: Role::Scalar },
         ],
@@ -6644,7 +6644,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 6,
         effect: Effect::Host,
-        policy: Policy::Refuse("the file's contents are not recorded; hipLinkAddData replays"),
+        policy: Policy::ReplayAs("hipLinkAddData with the recorded contents of the file, which need not exist here"),
         params: &[
             Param { name: "state", ctype: "hipLinkState_t", word: 0, words: 1, role: Role::Use(HandleKind::Link) },
             Param { name: "type", ctype: "hipJitInputType", word: 1, words: 1, role: Role::Scalar },

@@ -45,6 +45,7 @@ impl<'a> Planner<'a> {
             let expected = usize::from(known.words);
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
+        self.account.recorded(known);
         let open = match self.lower_call(event, lane, known, record, blocks_others) {
             Ok(open) => open,
             Err(reason) => {
@@ -89,11 +90,6 @@ impl<'a> Planner<'a> {
                 self.planned.failures_not_reissued += 1;
                 true
             }
-            Policy::Replay | Policy::ReplayAs(_)
-                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
-            {
-                true
-            }
             Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
                 self.planned.skipped += 1;
                 true
@@ -113,6 +109,10 @@ impl<'a> Planner<'a> {
         self.planned.filtered += u64::from(filtered);
         let left_out = left_out || filtered;
         if left_out {
+            self.account.left_out(api);
+        }
+        // A planted loss is one that nothing accounts for.
+        if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -132,6 +132,7 @@ impl<'a> Planner<'a> {
         self.planned.issued += u64::from(result.is_ok());
         if matches!(result, Err(Refusal::NotReissued)) {
             self.planned.failures_not_reissued += 1;
+            self.account.left_out(api);
             self.lanes[lane as usize].last_error_unknown = true;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -148,7 +149,7 @@ impl<'a> Planner<'a> {
         // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
-        let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.apply_special(call, chunk, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);

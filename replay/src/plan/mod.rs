@@ -1,5 +1,6 @@
 //! Planning: from the streams of an archive to sequences of instructions, one per worker.
 //!
+//! * [`account`]: what became of every call
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
@@ -22,6 +23,7 @@
 //! * [`annotate`]: what measuring runs need to know
 //! * [`teardown`]: what is left to destroy when the archive ends
 
+pub(crate) mod account;
 pub(crate) mod address;
 pub mod annotate;
 pub(crate) mod assignment;
@@ -66,6 +68,7 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
+use account::CallAccount;
 use annotate::{Annotate, Annotations};
 pub(crate) use assignment::Assignment;
 use coverage::Coverage;
@@ -117,6 +120,10 @@ pub(crate) struct Planned {
     pub(crate) devices: Vec<i32>,
     /// Calls that are issued.
     pub(crate) issued: u64,
+    /// Entry points with calls that were neither issued nor left out for a reason, and how many.
+    pub(crate) lost: Vec<(&'static str, i64)>,
+    /// Results that the program saw and that no call of the plan brings.
+    pub(crate) lost_results: u64,
     /// Device allocations that lie at their recorded addresses.
     pub(crate) placed: u64,
     /// Device allocations that do not.
@@ -198,6 +205,7 @@ pub(crate) struct Planner<'a> {
     put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
+    account: CallAccount,
 }
 
 /// What a planner is told.
@@ -284,6 +292,7 @@ impl<'a> Planner<'a> {
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
+            account: CallAccount::default(),
         }
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct LaneState {
 pub(crate) struct Objects {
     pub(crate) slots: SlotTable,
     handles: FxHashMap<(HandleKind, u64), Handle>,
+    /// A texture or surface object was made: kernels may be given handles by value.
+    has_images: bool,
     /// References to handles beyond the first.
     retained: FxHashMap<(HandleKind, u64), u32>,
     pub(crate) memory: AddressMap,
@@ -103,6 +105,7 @@ impl Objects {
         Objects {
             slots: SlotTable::default(),
             handles: FxHashMap::default(),
+            has_images: false,
             retained: FxHashMap::default(),
             memory: AddressMap::default(),
             symbols: FxHashMap::default(),
@@ -145,6 +148,14 @@ impl Objects {
         self.handles.get(&(kind, value)).copied()
     }
 
+    /// The live texture or surface object with this handle: what kernels are given by value.
+    pub(crate) fn image(&self, value: u64) -> Option<Handle> {
+        if !self.has_images || value == 0 {
+            return None;
+        }
+        self.handle(HandleKind::Texture, value).or_else(|| self.handle(HandleKind::Surface, value))
+    }
+
     /// Takes a handle out of use.
     pub(crate) fn retire(&mut self, kind: HandleKind, value: u64) -> Option<Handle> {
         if self.mutation == Some(Mutation::StaleHandle) {
@@ -179,6 +190,7 @@ impl Objects {
     pub(crate) fn define(&mut self, definition: Definition, lane: &mut LaneState) {
         match definition {
             Definition::Handle { kind, value, handle } => {
+                self.has_images |= matches!(kind, HandleKind::Texture | HandleKind::Surface);
                 if self.mutation == Some(Mutation::StaleHandle) {
                     self.handles.entry((kind, value)).or_insert(handle);
                 } else {
@@ -213,8 +225,12 @@ pub(crate) const STREAM_LEGACY: u64 = 1;
 /// `hipStreamPerThread`.
 pub(crate) const STREAM_PER_THREAD: u64 = 2;
 
-/// How a stream made by this call relates to the legacy default stream. `flags` is the call's second argument word.
-pub(crate) fn stream_rule(api: &Api, flags: u64) -> StreamRule {
-    let has_flags = matches!(api.name, "hipStreamCreateWithFlags" | "hipStreamCreateWithPriority");
-    if has_flags && flags & STREAM_NON_BLOCKING != 0 { StreamRule::NonBlocking } else { StreamRule::Blocking }
+/// How a stream made by this call relates to the legacy default stream.
+pub(crate) fn stream_rule(api: &Api, word: impl Fn(usize) -> u64) -> StreamRule {
+    let flags = match api.name {
+        "hipStreamCreateWithFlags" | "hipStreamCreateWithPriority" => word(1),
+        "hipExecutionCtxStreamCreate" => word(2),
+        _ => 0,
+    };
+    if flags & STREAM_NON_BLOCKING != 0 { StreamRule::NonBlocking } else { StreamRule::Blocking }
 }

@@ -111,7 +111,11 @@ impl<'a> Planner<'a> {
                 reason: StageError::Missing { blob: record.word(0) }.into(),
             });
         }
-        let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
+        let Some(pending) = self.pending.remove(&record.word(0)) else {
+            // Without its kernels no result is compared, whatever the program saw.
+            self.planned.lost_results += u64::from(self.choices.kernel_filter.is_none());
+            return Ok(());
+        };
         let refuse = |reason: Refusal| PlanError {
             event,
             thread: self.archive.streams()[lane as usize].header().thread,

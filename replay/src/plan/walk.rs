@@ -86,6 +86,7 @@ impl<'a> Planner<'a> {
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
+        self.planned.lost = self.account.lost();
         self.planned.devices.sort_unstable();
         self.planned.range_entered = self.annotations.is_inside();
         self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
@@ -104,6 +105,7 @@ impl<'a> Planner<'a> {
             // A worker that has filled one will likely fill another of the same size.
             let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
             let mut chunk = std::mem::replace(&mut **chunk, next);
+            self.account.issued(&chunk);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }

@@ -273,7 +273,7 @@ hip_api! {
     }
 }
 
-fn managed(address: usize, len_bytes: usize) -> HipResult {
+pub(crate) fn managed(address: usize, len_bytes: usize) -> HipResult {
     let found =
         memory::find(address).filter(|found| found.kind == MemoryKind::Managed && found.covers(address, len_bytes));
     found.map(drop).ok_or(HipError::INVALID_VALUE)
