@@ -14,6 +14,7 @@ use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::Choices;
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
+pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
@@ -152,6 +153,10 @@ pub struct Outcome {
     pub placement: String,
     /// Where device memory came to lie.
     pub memory: MemoryOutcome,
+    /// Host memory that devices use directly.
+    pub host_memory: HostMemoryCounts,
+    /// Changes to it that the recorder left alone.
+    pub host_left_alone: u64,
     /// Calls that were issued.
     pub issued: u64,
     /// Launches left out by the kernel filter.
@@ -366,6 +371,8 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
         },
+        host_memory: planned.host_memory.clone(),
+        host_left_alone: archive.manifest().host_snapshots.unordered,
         issued: planned.issued,
         filtered: planned.filtered,
         replaced: planned.replaced,

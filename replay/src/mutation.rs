@@ -18,6 +18,8 @@ pub(crate) enum Mutation {
     SelfWait,
     /// Leaves out every hipStreamWriteValue.
     LostWrite,
+    /// Leaves out what the host stored in memory that devices use directly.
+    NoHostRestore,
 }
 
 impl Mutation {
@@ -35,9 +37,10 @@ impl Mutation {
             "stale-handle" => Mutation::StaleHandle,
             "self-wait" => Mutation::SelfWait,
             "lost-write" => Mutation::LostWrite,
+            "no-host-restore" => Mutation::NoHostRestore,
             _ => {
                 return Err(format!(
-                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, lost-write)"
+                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, lost-write, no-host-restore)"
                 ));
             }
         }))

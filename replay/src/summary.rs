@@ -167,6 +167,30 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    let host = &outcome.host_memory;
+    counted(
+        host.restored,
+        &format!(
+            "Host memory   : {} restored ({} bytes) where kernels use it directly, {} of them around work in flight",
+            host.restored, host.restored_bytes, host.meanwhile
+        ),
+    );
+    counted(
+        outcome.host_left_alone,
+        &format!(
+            "Host memory   : {} chunks had changed before a launch while work in flight may have written them; not restored",
+            outcome.host_left_alone
+        ),
+    );
+    counted(
+        host.not_recorded,
+        &format!(
+            "Host memory   : {} allocations NOT restored: larger than the recorder looked through \
+             (HIP_HRR_HOST_SNAPSHOT_MAX_MB, _TOTAL_MB); first: {}",
+            host.not_recorded,
+            host.first_not_recorded.as_deref().unwrap_or("?")
+        ),
+    );
     counted(
         outcome.filtered,
         &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),

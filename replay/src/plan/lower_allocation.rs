@@ -97,10 +97,14 @@ impl<'a> Planner<'a> {
             .params
             .iter()
             .filter(|param| matches!(param.role, Role::Host(..) | Role::Any(..)))
-            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
-            .map(|place| place.allocation.size_bytes - place.offset_bytes);
+            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))));
+        let host_object = of_host.map(|place| place.allocation.object);
+        let of_host = of_host.map(|place| place.allocation.size_bytes - place.offset_bytes);
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
         self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+        if let (Some(host), Some(&alias)) = (host_object, lowering.facts.creates.last()) {
+            self.host_aliases.entry(host).or_default().push(alias);
+        }
     }
 
     pub(super) fn lower_pin(

@@ -14,6 +14,7 @@
 //! * [`own_thread`]: what HIP keeps for each OS thread
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
+//! * [`host_memory`]: host memory that devices use directly
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
@@ -33,6 +34,7 @@ pub(crate) mod emit;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+pub(crate) mod host_memory;
 pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
@@ -133,6 +135,8 @@ pub(crate) struct Planned {
     pub(crate) range_entered: bool,
     /// The archive goes on behind the range.
     pub(crate) cut: bool,
+    /// Host memory that devices use directly.
+    pub(crate) host_memory: host_memory::HostMemoryCounts,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -189,6 +193,8 @@ pub(crate) struct Planner<'a> {
     put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
+    /// Objects that are device addresses of an allocation of host memory.
+    host_aliases: FxHashMap<u32, Vec<u32>>,
 }
 
 /// What a planner is told.
@@ -273,6 +279,7 @@ impl<'a> Planner<'a> {
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
+            host_aliases: FxHashMap::default(),
         }
     }
 }
