@@ -125,6 +125,7 @@ every_way! {
     per_thread_stream: Cooperating;
     thread_churn: Cooperating;
     pointer_table: Independent;
+    host_memory: Cooperating;
     api_rate: Independent;
     forever: Independent;
     sweep_copies: Independent;

@@ -98,10 +98,10 @@ impl<'a> Planner<'a> {
         let counts = &mut self.planned.host_memory;
         if wrote && record.word(2) & marker::host_wrote::NOT_RECORDED != 0 {
             counts.not_recorded += 1;
-            let (address, mib) = (record.word(0), record.word(1) >> 20);
-            counts.first_not_recorded.get_or_insert_with(|| {
-                format!("{mib} MiB at {address:#x}, first used by event {event}")
-            });
+            let (address, bytes) = (record.word(0), record.word(1));
+            counts
+                .first_not_recorded
+                .get_or_insert_with(|| format!("{bytes} bytes at {address:#x}, first used by event {event}"));
             return Ok(());
         }
         let checked = self.check_marker(record)?;
@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
         let mut facts = self.order.facts();
         let object = checked.allocation.object;
         let aliases = self.host_aliases.get(&object).map_or(&[][..], Vec::as_slice);
-        for &object in aliases.iter().chain([&object]) {
+        for object in aliases.iter().map(|(alias, _)| *alias).chain([object]) {
             facts.uses.push((object, Use::Reads));
             facts.memory.push((object, true));
         }

@@ -103,7 +103,7 @@ impl<'a> Planner<'a> {
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
         self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
         if let (Some(host), Some(&alias)) = (host_object, lowering.facts.creates.last()) {
-            self.host_aliases.entry(host).or_default().push(alias);
+            self.host_aliases.entry(host).or_default().push((alias, address));
         }
     }
 
@@ -158,6 +158,13 @@ impl<'a> Planner<'a> {
                 lowering.facts.uses.push((allocation.object, Use::Ends));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);
+                // Its device addresses go with it: the next memory may get the same.
+                for (alias, base) in self.host_aliases.remove(&allocation.object).unwrap_or_default() {
+                    if self.objects.memory.exact(base).is_some_and(|known| known.object == alias) {
+                        lowering.facts.uses.push((alias, Use::Ends));
+                        self.objects.retire_memory(base);
+                    }
+                }
                 Ok(())
             }
             None if call.succeeded() => Err(Refusal::Address { address: value, param: param.name }),

@@ -193,8 +193,8 @@ pub(crate) struct Planner<'a> {
     put_off: Vec<Vec<Call<'a>>>,
     pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
-    /// Objects that are device addresses of an allocation of host memory.
-    host_aliases: FxHashMap<u32, Vec<u32>>,
+    /// By object of host memory: its device addresses, as objects and recorded addresses.
+    host_aliases: FxHashMap<u32, Vec<(u32, u64)>>,
 }
 
 /// What a planner is told.

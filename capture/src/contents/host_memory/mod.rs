@@ -254,11 +254,6 @@ impl HostMemory {
         (inside < *len_bytes).then(|| (Arc::clone(tracked), offset + inside))
     }
 
-    /// Whether an address lies in memory that is followed, and what kind that is.
-    pub(crate) fn kind_of(&self, address: u64) -> Option<Kind> {
-        if may_hold(address) { self.find(address).map(|(tracked, _)| tracked.kind) } else { None }
-    }
-
     /// A call is about to enqueue work on `stream` that is given the addresses in `in_call`: records what the host stored.
     ///
     /// # Safety
@@ -280,7 +275,10 @@ impl HostMemory {
         if self.settings.scope == Scope::All {
             let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
             for (_, _, tracked) in ranges.values() {
-                reach(Arc::clone(tracked), 0);
+                // Looked through, and not taken to be written to: otherwise nothing could be told to be the host's any more.
+                if !reached.iter().any(|(known, _)| Arc::ptr_eq(known, tracked)) {
+                    reached.push((Arc::clone(tracked), Vec::new()));
+                }
             }
         }
         if reached.is_empty() {
@@ -294,7 +292,8 @@ impl HostMemory {
             self.follow(recording, &tracked, &mut state);
             let State::Followed(contents) = &mut *state else { continue };
             // Managed memory that is handed from launch to launch would be moved to the host and back for nothing.
-            if !(tracked.kind == Kind::Managed && contents.are_used(&offsets)) {
+            let handed_on = tracked.kind == Kind::Managed && contents.are_used(&offsets);
+            if !handed_on {
                 // SAFETY: the memory is readable until HIP is told otherwise, which waits for the lock.
                 let left_alone = unsafe {
                     contents.before_work(tracked.base as *const u8, &offsets, &mut |found, changes| {
@@ -303,6 +302,9 @@ impl HostMemory {
                 };
                 // Relaxed: a count.
                 self.counters.left_alone.fetch_add(left_alone, Ordering::Relaxed);
+            }
+            if offsets.is_empty() {
+                continue;
             }
             for &offset in &offsets {
                 contents.add_use(offset, call, Work::Direct, place);

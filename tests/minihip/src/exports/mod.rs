@@ -9,6 +9,7 @@ mod event;
 mod fill;
 mod graph;
 mod graph_exec;
+mod ipc;
 mod launch;
 mod library;
 mod lookup;
