@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hrr_format::archive::PROCESS_PREFIX;
 use hrr_format::catalogue::APIS;
-use hrr_format::manifest::{Clock, FILE, FORMAT, HostSnapshots, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION};
+use hrr_format::manifest::{
+    Clock, FILE, FORMAT, HostSnapshots, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION,
+};
 
 use crate::contents::host_memory::Counters;
 use crate::process::{self, Process};

@@ -178,7 +178,8 @@ fn verify_host_memory(archive: &Archive, record: &Record<'_>, at: usize, faults:
         }
     }
     let Some(ranges_bytes) = ranges_bytes else {
-        return faults.add("host memory ranges", at, || "the ranges of a host memory marker are not in order".to_owned());
+        return faults
+            .add("host memory ranges", at, || "the ranges of a host memory marker are not in order".to_owned());
     };
     for tag in [SectionTag::BlobIn, SectionTag::HostBefore] {
         let Some(blob) = record.section_tagged(tag).and_then(|section| section.blob()) else { continue };

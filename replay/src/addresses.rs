@@ -39,6 +39,12 @@ impl RecordedAddresses {
         &self.allocations.found
     }
 
+    /// Whether the program makes a handle of an allocation for other processes, which mapped memory has none of.
+    pub(crate) fn is_exported(&self, base: u64, size_bytes: u64) -> bool {
+        let behind = base.saturating_add(size_bytes.max(1));
+        self.allocations.exported.iter().any(|address| (base..behind).contains(address))
+    }
+
     /// Whether the program resets a device, which takes everything on it away.
     pub(crate) fn device_is_reset(&self) -> bool {
         self.allocations.reset
@@ -121,12 +127,14 @@ fn granules(found: &[(u64, u64, i32)]) -> Vec<(u64, u64)> {
 struct Allocations {
     /// See [`RecordedAddresses::allocations`].
     found: Vec<(u64, u64, i32)>,
+    /// See [`RecordedAddresses::is_exported`].
+    exported: Vec<u64>,
     /// See [`RecordedAddresses::device_is_reset`].
     reset: bool,
 }
 
 fn allocations(archive: &Archive) -> Allocations {
-    let (mut found, mut reset) = (Vec::new(), false);
+    let (mut found, mut exported, mut reset) = (Vec::new(), Vec::new(), false);
     let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
     for stream in archive.streams() {
         let mut device = 0;
@@ -137,6 +145,9 @@ fn allocations(archive: &Archive) -> Allocations {
             }
             if Some(api.id) == set_device {
                 device = record.word(0) as u32 as i32;
+            }
+            if api.name == "hipIpcGetMemHandle" {
+                exported.push(record.word(1));
             }
             reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
             if !crate::placement::is_placed_api(api) {
@@ -156,7 +167,7 @@ fn allocations(archive: &Archive) -> Allocations {
             }
         }
     }
-    Allocations { found, reset }
+    Allocations { found, exported, reset }
 }
 
 #[cfg(test)]

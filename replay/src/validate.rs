@@ -220,14 +220,15 @@ impl Validation<'_> {
             Some(before) => {
                 let before = match self.archive.blobs().get(before) {
                     Ok(Some(before)) if before.len() == live.len() && expected.len() == live.len() => before,
-                    Ok(_) => return verdict.skip(Skip::ContentsMissing),
+                    Ok(_) => return skip(verdict, Skip::ContentsMissing),
                     Err(error) => {
                         verdict.failed += 1;
-                        return self.note(verdict, check, &error.to_string());
+                        self.note(verdict, check, &error.to_string());
+                        return ResultTaken::Failed;
                     }
                 };
                 if live == &*before {
-                    return verdict.skip(Skip::HostsOwn);
+                    return skip(verdict, Skip::HostsOwn);
                 }
                 // A byte that nothing wrote here is taken for the program's own.
                 let bytes = live.iter().zip(before.iter().zip(expected.iter()));

@@ -20,11 +20,8 @@ fn memory_too_large_to_be_looked_through_is_named_at_record_and_at_replay() {
 
 #[test]
 fn switched_off_nothing_of_it_is_recorded() {
-    let recording = record_with(
-        &Workload::listed("host_memory"),
-        Contents::Recorded,
-        &[("HIP_HRR_HOST_SNAPSHOTS", "0")],
-    );
+    let recording =
+        record_with(&Workload::listed("host_memory"), Contents::Recorded, &[("HIP_HRR_HOST_SNAPSHOTS", "0")]);
     let archive = Archive::open(&recording.archive).unwrap();
     assert!(!archive.manifest().host_snapshots.recorded);
     assert!(Replay::of_recording(&recording).run().failed(), "kernels read what the host never stored");
@@ -32,11 +29,8 @@ fn switched_off_nothing_of_it_is_recorded() {
 
 #[test]
 fn all_memory_may_be_looked_through_before_each_launch() {
-    let recording = record_with(
-        &Workload::listed("host_memory"),
-        Contents::Recorded,
-        &[("HIP_HRR_HOST_SNAPSHOT_SCOPE", "all")],
-    );
+    let recording =
+        record_with(&Workload::listed("host_memory"), Contents::Recorded, &[("HIP_HRR_HOST_SNAPSHOT_SCOPE", "all")]);
     Replay::of_recording(&recording).run().expect_pass();
 }
 

@@ -126,6 +126,7 @@ every_way! {
     thread_churn: Cooperating;
     pointer_table: Independent;
     host_memory: Cooperating;
+    ipc: Independent;
     api_rate: Independent;
     forever: Independent;
     sweep_copies: Independent;

@@ -137,9 +137,11 @@ impl<'a> Planner<'a> {
     fn check_marker(&self, record: Record<'a>) -> Result<HostMarker<'a>, Refusal> {
         let what = "contents of host memory that devices use";
         let address = record.word(0);
-        let found = self.objects.memory.exact(address).filter(|found| {
-            matches!(found.space, Space::Pinned | Space::Managed) && found.bounded
-        });
+        let found = self
+            .objects
+            .memory
+            .exact(address)
+            .filter(|found| matches!(found.space, Space::Pinned | Space::Managed) && found.bounded);
         let allocation = *found.ok_or(Refusal::Address { address, param: "host memory" })?;
         let section = record.section_tagged(SectionTag::HostRanges).ok_or(Refusal::Lacks { what })?;
         let ranges: Vec<(u64, u64)> = section.host_ranges().collect();
@@ -326,7 +328,14 @@ unsafe fn host_memory_thunk(_: *const c_void, words: *const u64) -> Outcome {
 mod tests {
     use super::*;
 
-    fn run(live: &mut [u8], ranges: &[u64], after: &[u8], before: Option<&[u8]>, save: Option<&mut [u8]>, action: Action) {
+    fn run(
+        live: &mut [u8],
+        ranges: &[u64],
+        after: &[u8],
+        before: Option<&[u8]>,
+        save: Option<&mut [u8]>,
+        action: Action,
+    ) {
         let words = Words {
             base: live.as_mut_ptr() as u64,
             size_bytes: live.len() as u64,

@@ -155,7 +155,10 @@ impl<'a> Planner<'a> {
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
                 self.release_placed(lowering, &allocation);
-                lowering.facts.uses.push((allocation.object, Use::Ends));
+                // What was opened from a handle is another name of memory that stays.
+                let opened = call.api.name == "hipIpcCloseMemHandle";
+                let how = if opened { Use::Occupies } else { Use::Ends };
+                lowering.facts.uses.push((allocation.object, how));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);
                 // Its device addresses go with it: the next memory may get the same.

@@ -15,6 +15,7 @@
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
+//! * [`ipc`]: handles by which processes share memory and events
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
@@ -35,6 +36,7 @@ pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
 pub(crate) mod host_memory;
+pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;

@@ -260,12 +260,13 @@ impl HostMemory {
     /// `recording` is of the calling thread, inside its call.
     pub(crate) unsafe fn before_work(&self, recording: &Recording<'_>, stream: u64, in_call: &mut InCall) {
         let mut reached: Vec<(Arc<Tracked>, Vec<u64>)> = Vec::new();
-        let mut reach = |tracked: Arc<Tracked>, offset: u64| {
-            match reached.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &tracked)) {
-                Some((_, offsets)) if offsets.contains(&offset) => {}
-                Some((_, offsets)) => offsets.push(offset),
-                None => reached.push((tracked, vec![offset])),
-            }
+        let mut reach = |tracked: Arc<Tracked>, offset: u64| match reached
+            .iter_mut()
+            .find(|(known, _)| Arc::ptr_eq(known, &tracked))
+        {
+            Some((_, offsets)) if offsets.contains(&offset) => {}
+            Some((_, offsets)) => offsets.push(offset),
+            None => reached.push((tracked, vec![offset])),
         };
         for address in in_call.addresses.drain(..) {
             if let Some((tracked, offset)) = self.find(address) {
