@@ -137,7 +137,11 @@ impl<'a> Campaign<'a> {
             return Err(ReplayError::NoEvents { path: runtime.path().display().to_string() });
         }
         let lanes = assignment.worker_of.len();
-        let metering = options.measures().then(|| Arc::new(Metering::new(lanes, timer.clone())));
+        let metering = options.measures().then(|| {
+            let mut metering = Metering::new(lanes, timer.clone());
+            metering.logs_order = measure.order;
+            Arc::new(metering)
+        });
         Ok(Campaign {
             archive,
             runtime,
@@ -193,6 +197,7 @@ impl<'a> Campaign<'a> {
         let (shared, ended) = start(Settings {
             runtime: Arc::clone(self.runtime),
             lanes: self.lanes(),
+            workers: self.assignment.workers,
             multiplexed: self.assignment.multiplexed(),
             continue_on_error: self.options.continue_on_error,
             cores: self.placement.cores.clone(),
