@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use hrr_format::catalogue::Effect;
+use hrr_format::catalogue::{Effect, Role};
 use hrr_format::record::{
     HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
@@ -151,7 +151,12 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         let follows = host_memory::any();
         if follows {
             // SAFETY: as for this function, on the stream's owner.
-            unsafe { before_wait(stream, plan, words) };
+            unsafe {
+                before_wait(stream, plan, words);
+                if matches!(plan.route, Route::Words | Route::FixedOuts) {
+                    before_launch(stream, plan, words, None);
+                }
+            }
         }
         // SAFETY: by this function's contract, on the stream's owner.
         let record = unsafe {
@@ -441,7 +446,7 @@ unsafe fn write_launch(
         && let Some(draft) = &draft
     {
         // SAFETY: as above, on the stream's owner.
-        unsafe { before_launch(stream, plan, words, draft) };
+        unsafe { before_launch(stream, plan, words, Some(draft)) };
     }
     let start = HEADER_BYTES + words.len() * 8;
     let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
@@ -658,16 +663,32 @@ unsafe fn before_wait(stream: &ThreadStream, plan: &'static Plan, words: &[u64])
     }
 }
 
-/// Records what the host stored in memory that a launch is given addresses in, or that the launch becomes part of a graph.
+/// Records what the host stored in memory that a launch, or a fill, is given addresses in, or that it becomes part of a graph.
+/// `draft` has a launch's arguments.
 #[cold]
-unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, words: &[u64], draft: &Draft) {
+unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, words: &[u64], draft: Option<&Draft>) {
+    let is_device = |role: &Role| matches!(role, Role::Device(..));
+    let enqueues = matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy);
+    if draft.is_none() && !(enqueues && plan.api.param_with(is_device).is_some()) {
+        return;
+    }
     let _errno = KeepErrno::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
         let Scratch { transfers, in_call, .. } = unsafe { stream.scratch() };
         transfers.clear();
-        // SAFETY: the launch's arguments are readable, by the contract of `enter`.
-        unsafe { launch::addresses(draft, &mut |address| transfers.addresses.push(address)) };
+        match draft {
+            // SAFETY: the launch's arguments are readable, by the contract of `enter`.
+            Some(draft) => unsafe { launch::addresses(draft, &mut |address| transfers.addresses.push(address)) },
+            None => {
+                let device = plan.api.params.iter().filter(|param| is_device(&param.role));
+                let addresses = device.map(|param| words[usize::from(param.word)]);
+                transfers.addresses.extend(addresses.filter(|&address| host_memory::may_hold(address)));
+            }
+        }
+        if transfers.addresses.is_empty() && draft.is_none() {
+            return;
+        }
         let process = process::current();
         let hip_stream = HookCall { process, plan, words }.stream();
         let capture = if graph_copies::capturing() { runtime::capture_of(hip_stream) } else { None };

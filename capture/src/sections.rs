@@ -375,6 +375,10 @@ impl Drafting<'_> {
             }
             return;
         }
+        if access.reads() && self.is_in_use(&region) {
+            // The device may yet write what the copy will read: replay copies from the memory itself.
+            return self.direct(region.address);
+        }
         if access.reads() {
             let trust = if self.other_side_fits(&region) { Trust::Readable } else { self.trust(&region) };
             // SAFETY: by the caller's contract, as far as it is trusted.
@@ -386,6 +390,14 @@ impl Drafting<'_> {
             let (presence, reference) = self.blob_out(region, len_bytes);
             self.push(SectionTag::BlobOut, param, presence, BlobRef::BYTES, inline(None, reference));
         }
+    }
+
+    /// Whether work in flight uses this memory directly, and no copy that is being waited for is about to write it.
+    fn is_in_use(&self, region: &Region) -> bool {
+        let process = self.call.process;
+        host_memory::in_flight()
+            && process.host_memory().is_some_and(|memory| memory.is_in_use(region.address))
+            && !process.pending().overlaps(region)
     }
 
     /// An address that the call's work, or a graph's, is given: in host memory it uses that directly.

@@ -19,6 +19,7 @@ use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
 pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::order::OrderMode;
+pub use crate::plan::regions::RegionCounts;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
@@ -171,6 +172,8 @@ pub struct Outcome {
     pub memory: MemoryOutcome,
     /// Host memory that devices use directly.
     pub host_memory: HostMemoryCounts,
+    /// Regions of device memory that another tool wrote down.
+    pub regions: RegionCounts,
     /// Changes to it that the recorder left alone.
     pub host_left_alone: u64,
     /// Calls that were issued.
@@ -208,7 +211,7 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         if self.verdict.diverged {
             2
-        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() {
+        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() || self.regions.fail() {
             1
         } else {
             0
@@ -411,6 +414,7 @@ fn outcome(
             first_stale: planned.first_stale.clone(),
         },
         host_memory: planned.host_memory.clone(),
+        regions: planned.regions.clone(),
         host_left_alone: archive.manifest().host_snapshots.unordered,
         issued: planned.issued,
         filtered: planned.filtered,

@@ -167,6 +167,37 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    let regions = &outcome.regions;
+    counted(
+        regions.segments,
+        &format!(
+            "Region segs   : {} made real ({} bytes), which no recorded call gave out",
+            regions.segments, regions.segment_bytes
+        ),
+    );
+    counted(
+        regions.failed,
+        &format!(
+            "Region segs   : {} could not be made real: {}",
+            regions.failed,
+            regions.failure.as_deref().unwrap_or("?")
+        ),
+    );
+    counted(
+        regions.findings,
+        &format!(
+            "Region check  : {} accesses outside live blocks; first: {}",
+            regions.findings,
+            regions.lines.first().map_or("?", String::as_str)
+        ),
+    );
+    counted(
+        regions.guarded + regions.unguarded,
+        &format!(
+            "Guard         : {} between guards ({} bytes), {} left without",
+            regions.guarded, regions.guarded_bytes, regions.unguarded
+        ),
+    );
     let host = &outcome.host_memory;
     counted(
         host.restored,

@@ -221,6 +221,37 @@ uint32_t managed_copies(int rounds, int n) {
   return carried;
 }
 
+// What a kernel wrote to pinned memory is copied to the device behind it, with no wait between.
+uint32_t copied_on(int rounds, int n) {
+  const size_t bytes = n * sizeof(uint32_t);
+  hipStream_t stream;
+  CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+  uint32_t *pinned, *device;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), bytes, hipHostMallocDefault));
+  CHECK(hipMalloc(&device, bytes));
+  std::fill(pinned, pinned + n, 1u);
+  Words expected(n, 1), got(n);
+  for (int r = 0; r < rounds; r++) {
+    LAUNCH(busy, blocks_for(n), kThreads, 0, stream, pinned, 40, n);
+    LAUNCH(mix, blocks_for(n), kThreads, 0, stream, pinned, 3, uint32_t(r), n);
+    CHECK(hipMemcpyAsync(device, pinned, bytes, hipMemcpyHostToDevice, stream));
+    LAUNCH(mix, blocks_for(n), kThreads, 0, stream, device, 5, 1, n);
+    CHECK(hipMemcpyAsync(got.data(), device, bytes, hipMemcpyDeviceToHost, stream));
+    CHECK(hipStreamSynchronize(stream));
+    host_busy(expected, 40);
+    host_mix(expected, 3, uint32_t(r));
+    Words after = expected;
+    host_mix(after, 5, 1);
+    REQUIRE_EQUAL(got, after, "copied on from pinned memory");
+    pinned[r] += 1;
+    expected[r] += 1;
+  }
+  CHECK(hipHostFree(pinned));
+  CHECK(hipFree(device));
+  CHECK(hipStreamDestroy(stream));
+  return digest(got.data(), n);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -232,6 +263,7 @@ int main(int argc, char** argv) {
   sum += in_place(rounds, n);
   sum += graphs(rounds, n);
   sum += managed_copies(rounds, n);
+  sum += copied_on(rounds, n);
   std::vector<uint32_t> sums(threads);
   run_threads(threads, [&](int t) { sums[t] = rounds_on(kinds[t % 4], rounds, n, 1000 + uint32_t(t)); });
   // Threads that take turns on one allocation: each depends on what the one before it made of it.

@@ -96,11 +96,10 @@ impl<'a> Planner<'a> {
                 let memory = *memory;
                 lowering.note_memory(&memory, Access::Read);
             }
-            Some(Definition::Handle { kind: kind @ HandleKind::Event, value, handle }) => {
+            Some(Definition::Handle { kind: HandleKind::Event, value, handle }) => {
                 handle.object = exported.object;
                 // Destroying one of the names leaves the event alive.
-                let (kind, value) = (*kind, *value);
-                self.objects.retain(kind, value);
+                self.objects.shared_events.insert(*value);
             }
             _ => {}
         }

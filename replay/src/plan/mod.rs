@@ -16,6 +16,7 @@
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
 //! * [`ipc`]: handles by which processes share memory and events
+//! * [`regions`]: memory that another tool wrote down
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
@@ -52,6 +53,7 @@ pub(crate) mod objects;
 pub mod order;
 pub(crate) mod own_thread;
 pub(crate) mod placed;
+pub(crate) mod regions;
 pub(crate) mod results;
 pub(crate) mod special;
 pub(crate) mod teardown;
@@ -78,12 +80,13 @@ use kernel_room::KernelRooms;
 use lower::Call;
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
+use regions::{PlanRegions, RegionCounts};
 pub(crate) use results::Check;
 use results::Pending;
 use special::Special;
 use teardown::Teardown;
 
-use crate::choices::Choices;
+use crate::choices::{Choices, RegionPolicy};
 use crate::instruction::{Chunk, Wait};
 use crate::memory_node::MemoryNode;
 use crate::mutation::Mutation;
@@ -143,6 +146,8 @@ pub(crate) struct Planned {
     pub(crate) cut: bool,
     /// Host memory that devices use directly.
     pub(crate) host_memory: host_memory::HostMemoryCounts,
+    /// Memory that another tool wrote down.
+    pub(crate) regions: regions::RegionCounts,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -203,6 +208,8 @@ pub(crate) struct Planner<'a> {
     annotations: Annotations,
     /// By object of host memory: its device addresses, as objects and recorded addresses.
     host_aliases: FxHashMap<u32, Vec<(u32, u64)>>,
+    /// Regions of device memory, where the archive has any.
+    regions: Option<PlanRegions<'a>>,
 }
 
 /// What a planner is told.
@@ -251,6 +258,13 @@ impl<'a> Planner<'a> {
     pub(crate) fn new(settings: PlanSettings<'a>) -> Self {
         let lanes = settings.archive.streams().len();
         let assignment = settings.assignment;
+        let regions = PlanRegions::of(
+            settings.archive,
+            settings.runtime,
+            &settings.choices,
+            settings.placement.is_on(),
+            settings.device_count,
+        );
         Planner {
             archive: settings.archive,
             runtime: settings.runtime,
@@ -273,7 +287,14 @@ impl<'a> Planner<'a> {
             last_enqueue: FxHashMap::default(),
             first_module: FxHashMap::default(),
             untranslated: 0,
-            planned: Planned::default(),
+            planned: Planned {
+                regions: RegionCounts {
+                    entries: if regions.is_some() { settings.archive.regions().entries().len() as u64 } else { 0 },
+                    strict: settings.choices.regions == RegionPolicy::Strict,
+                    ..RegionCounts::default()
+                },
+                ..Planned::default()
+            },
             coverage: Coverage::default(),
             budget_bytes: settings.budget_bytes,
             plan_bytes: Arc::default(),
@@ -289,6 +310,7 @@ impl<'a> Planner<'a> {
             triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
             host_aliases: FxHashMap::default(),
+            regions,
         }
     }
 }

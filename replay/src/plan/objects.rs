@@ -1,6 +1,6 @@
 //! What is live at this moment of the recording: handles, allocations, streams, symbols, and each captured thread's state.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::catalogue::{Api, HandleKind};
 
@@ -95,6 +95,8 @@ pub(crate) struct Objects {
     pub(crate) mappings: FxHashMap<u64, Mapping>,
     /// Pairs of devices with peer access enabled.
     pub(crate) peers: Vec<(i32, i32)>,
+    /// Events that were opened by a handle, and have another name.
+    pub(crate) shared_events: FxHashSet<u64>,
     /// Handles for other processes.
     pub(crate) exported: FxHashMap<Recorded, Exported>,
     legacy_streams: FxHashMap<i32, StreamKey>,
@@ -113,6 +115,7 @@ impl Objects {
             symbols: FxHashMap::default(),
             mappings: FxHashMap::default(),
             peers: Vec::new(),
+            shared_events: FxHashSet::default(),
             exported: FxHashMap::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,

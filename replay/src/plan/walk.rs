@@ -48,6 +48,7 @@ impl<'a> Planner<'a> {
                         }
                         Position::Before | Position::Inside => {}
                     }
+                    self.advance_regions(record.begin());
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;

@@ -254,6 +254,13 @@ impl HostMemory {
         (inside < *len_bytes).then(|| (Arc::clone(tracked), offset + inside))
     }
 
+    /// Whether work in flight may write what an address leads to.
+    pub(crate) fn is_in_use(&self, address: u64) -> bool {
+        let Some((tracked, _)) = self.find(address) else { return false };
+        let state = tracked.state();
+        matches!(&*state, State::Followed(contents) if contents.uses().iter().any(|used| used.kind == Work::Direct))
+    }
+
     /// A call is about to enqueue work on `stream` that is given the addresses in `in_call`: records what the host stored.
     ///
     /// # Safety
