@@ -320,10 +320,28 @@ impl Runtime {
         if asked.is_ok() { free } else { 0 }
     }
 
-    /// Maps memory of a device at an address, accessible from all devices that can reach it. Returns the memory's handle.
-    ///
-    /// # Errors
-    /// Why it does not lie there.
+    /// Reserves addresses of device memory, these and no others.
+    pub(crate) fn reserve_at(&self, base: u64, len_bytes: u64) -> Result<(), &'static str> {
+        let mut reserved = 0u64;
+        // SAFETY: the first argument points to an address that outlives the call; the wanted one is only a number.
+        unsafe { self.call("hipMemAddressReserve", &[&raw mut reserved as u64, len_bytes, 0, base, 0]) }
+            .map_err(|_| "the runtime does not reserve the addresses")?;
+        if reserved != base {
+            // SAFETY: the range was just reserved, with this length.
+            let _ = unsafe { self.call("hipMemAddressFree", &[reserved, len_bytes]) };
+            return Err("the runtime does not give those addresses out, or they are taken in this process");
+        }
+        Ok(())
+    }
+
+    /// Gives addresses back that [`Self::reserve_at`] reserved.
+    pub(crate) fn free_addresses(&self, base: u64, len_bytes: u64) {
+        // SAFETY: a number and a length; the runtime refuses a range that is not reserved or has memory mapped.
+        let _ = unsafe { self.call("hipMemAddressFree", &[base, len_bytes]) };
+    }
+
+    /// Maps memory of a device at reserved addresses, accessible from all devices that can reach it. Returns the memory's
+    /// handle.
     pub(crate) fn map_at(
         &self,
         device: i32,
@@ -332,25 +350,11 @@ impl Runtime {
         len_bytes: u64,
     ) -> Result<u64, &'static str> {
         self.set_device(device).map_err(|_| "the device cannot be made current")?;
-        let mut reserved = 0u64;
-        // SAFETY: the first argument points to an address that outlives the call; the wanted one is only a number.
-        unsafe { self.call("hipMemAddressReserve", &[&raw mut reserved as u64, len_bytes, 0, base, 0]) }
-            .map_err(|_| "the runtime does not reserve the addresses")?;
-        // SAFETY: the range was just reserved, with this length.
-        let give_back = || unsafe { self.call("hipMemAddressFree", &[reserved, len_bytes]) };
-        if reserved != base {
-            let _ = give_back();
-            return Err("the addresses are taken in this process");
-        }
         let mut handle = 0u64;
         let properties = mapping_properties(device);
         // SAFETY: the pointers are to a handle and to properties that outlive the call.
-        let created =
-            unsafe { self.call("hipMemCreate", &[&raw mut handle as u64, len_bytes, properties.as_ptr() as u64, 0]) };
-        if created.is_err() {
-            let _ = give_back();
-            return Err("the device has no memory left for it");
-        }
+        unsafe { self.call("hipMemCreate", &[&raw mut handle as u64, len_bytes, properties.as_ptr() as u64, 0]) }
+            .map_err(|_| "the device has no memory left for it")?;
         // SAFETY: the range is reserved and the memory was made with the same length.
         let mapped = unsafe { self.call("hipMemMap", &[base, len_bytes, 0, handle, 0]) };
         let access = |devices: &[i32]| {
@@ -370,7 +374,6 @@ impl Runtime {
         }
         // SAFETY: the handle was made above and is not used any more.
         let _ = unsafe { self.call("hipMemRelease", &[handle]) };
-        let _ = give_back();
         Err("the runtime does not map memory there")
     }
 
@@ -383,7 +386,6 @@ impl Runtime {
         unsafe {
             let _ = self.call("hipMemUnmap", &[base, len_bytes]);
             let _ = self.call("hipMemRelease", &[handle]);
-            let _ = self.call("hipMemAddressFree", &[base, len_bytes]);
         }
     }
 
@@ -410,21 +412,14 @@ impl Runtime {
         // SAFETY: the first argument points to an address that outlives the call.
         unsafe { self.call("hipMemAddressReserve", &[&raw mut whole as u64, whole_bytes, 0, 0, 0]) }
             .map_err(|_| "the runtime does not reserve addresses")?;
-        // The middle is taken out, so that it can be mapped like any other place, between two reservations that stay.
-        // SAFETY: the range was just reserved, with this length.
-        unsafe { self.call("hipMemAddressFree", &[whole, whole_bytes]) }
-            .map_err(|_| "a reservation cannot be undone")?;
         let middle = whole + granularity;
-        let mut guards = [(whole, 0u64), (middle + mapped_bytes, 0u64)];
-        for (wanted, got) in &mut guards {
-            // SAFETY: as above; the wanted address is only a number.
-            let reserved =
-                unsafe { self.call("hipMemAddressReserve", &[got as *mut u64 as u64, granularity, 0, *wanted, 0]) };
-            if reserved.is_err() || *got != *wanted {
-                return Err("the addresses beside it are taken");
+        let handle = match self.map_at(device, device_count, middle, mapped_bytes) {
+            Ok(handle) => handle,
+            Err(reason) => {
+                self.free_addresses(whole, whole_bytes);
+                return Err(reason);
             }
-        }
-        let handle = self.map_at(device, device_count, middle, mapped_bytes)?;
+        };
         let slack = mapped_bytes - len_bytes;
         let address = middle + slack / align_bytes * align_bytes;
         Ok(GuardedRange { address, middle, mapped_bytes, granularity, handle })
@@ -435,12 +430,9 @@ impl Runtime {
     /// # Safety
     /// Nothing uses the memory any more.
     pub(crate) unsafe fn unmap_guarded(&self, range: &GuardedRange) {
-        // SAFETY: by this function's contract; both guards were reserved with this length.
-        unsafe {
-            self.unmap_at(range.middle, range.mapped_bytes, range.handle);
-            let _ = self.call("hipMemAddressFree", &[range.middle - range.granularity, range.granularity]);
-            let _ = self.call("hipMemAddressFree", &[range.middle + range.mapped_bytes, range.granularity]);
-        }
+        // SAFETY: by this function's contract.
+        unsafe { self.unmap_at(range.middle, range.mapped_bytes, range.handle) };
+        self.free_addresses(range.middle - range.granularity, range.mapped_bytes + 2 * range.granularity);
     }
 
     /// Allocates memory of a device.

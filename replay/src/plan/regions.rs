@@ -82,7 +82,10 @@ impl Drop for Memory {
             // SAFETY: the replay is over and the devices are idle, or the process leaks this instead.
             unsafe {
                 match made {
-                    Made::Placed { base, len_bytes, handle } => self.runtime.unmap_at(base, len_bytes, handle),
+                    Made::Placed { base, len_bytes, handle } => {
+                        self.runtime.unmap_at(base, len_bytes, handle);
+                        self.runtime.free_addresses(base, len_bytes);
+                    }
                     Made::Allocated { address } => self.runtime.device_free(address),
                     Made::Guarded(range) => self.runtime.unmap_guarded(&range),
                 }
@@ -186,10 +189,13 @@ impl<'a> PlanRegions<'a> {
         {
             let base = region.base / page_bytes * page_bytes;
             let len_bytes = region.end().next_multiple_of(page_bytes) - base;
-            if let Ok(handle) = runtime.map_at(device, self.device_count, base, len_bytes) {
-                self.memory.made.push(Made::Placed { base, len_bytes, handle });
-                runtime.device_fill(device, region.base, self.fill, region.len_bytes);
-                return Some(region.base);
+            if runtime.reserve_at(base, len_bytes).is_ok() {
+                if let Ok(handle) = runtime.map_at(device, self.device_count, base, len_bytes) {
+                    self.memory.made.push(Made::Placed { base, len_bytes, handle });
+                    runtime.device_fill(device, region.base, self.fill, region.len_bytes);
+                    return Some(region.base);
+                }
+                runtime.free_addresses(base, len_bytes);
             }
         }
         match runtime.device_malloc(device, region.len_bytes) {
