@@ -18,6 +18,7 @@ use crate::config::{self, Config, Request};
 use crate::contents::allocations::Allocations;
 use crate::contents::blob_writer::BlobWriter;
 use crate::contents::graph_copies::{self, GraphCopies};
+use crate::contents::host_memory::{self, HostMemory};
 use crate::contents::pending_results::{self, PendingResults};
 use crate::description::Description;
 use crate::errno::KeepErrno;
@@ -86,6 +87,8 @@ pub(crate) struct Process {
     allocations: Allocations,
     pending: PendingResults,
     graphs: GraphCopies,
+    /// Memory that devices use directly; `None` where its contents are not recorded.
+    host_memory: Option<HostMemory>,
     description: Description,
 }
 
@@ -130,6 +133,12 @@ impl Process {
     /// Launches whose arguments could not be sized.
     pub(crate) fn unsized_launches(&self) -> &AtomicU64 {
         &self.unsized_launches
+    }
+
+    /// Memory that devices use directly; `None` where its contents are not recorded.
+    #[inline(always)]
+    pub(crate) fn host_memory(&self) -> Option<&HostMemory> {
+        self.host_memory.as_ref()
     }
 
     /// The stores of contents; `None` where contents are withheld. Whoever would hash, copy or keep contents asks here.
@@ -303,6 +312,7 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         allocations: Allocations::default(),
         pending: PendingResults::default(),
         graphs: GraphCopies::default(),
+        host_memory: config.host_snapshots.map(HostMemory::new),
         description: Description::default(),
         config,
         dir,
@@ -449,6 +459,7 @@ unsafe extern "C" fn in_child() {
     STARTING.store(false, Ordering::Relaxed);
     pending_results::forget();
     graph_copies::forget();
+    host_memory::forget();
     // The stream is the parent's: neither the child's calls nor the end of its thread may touch it.
     recorder::forget_stream();
     if let Some(key) = EXIT_KEY.load(Ordering::Relaxed).checked_sub(1) {

@@ -169,6 +169,9 @@ pub struct ProcessManifest {
     /// Launches whose arguments could not be sized for want of metadata.
     #[serde(default)]
     pub unsized_launches: u64,
+    /// Host memory that devices use directly.
+    #[serde(default)]
+    pub host_snapshots: HostSnapshots,
     /// Rank of the process in its job, where a launcher gave it one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
@@ -177,6 +180,20 @@ pub struct ProcessManifest {
     /// What was found when the archive was converted from another format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+}
+
+/// What was recorded of host memory that devices use directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostSnapshots {
+    /// Whether what the host stores there was recorded.
+    pub recorded: bool,
+    /// Ranges that were recorded.
+    pub ranges: u64,
+    /// Chunks that had changed before a launch and were left alone, because work in flight may have written them.
+    pub unordered: u64,
+    /// Allocations that were not looked through because of their size.
+    pub too_large: u64,
 }
 
 /// What a conversion from another format found.

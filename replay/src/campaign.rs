@@ -11,6 +11,7 @@ use hrr_format::stream_file::StreamFile;
 
 use crate::addresses::RecordedAddresses;
 use crate::chaos::Chaos;
+use crate::choices::{Guarded, RegionPolicy};
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
@@ -115,9 +116,19 @@ impl<'a> Campaign<'a> {
         };
         let choices = &options.choices;
         choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+        let guards = choices.guards.around;
+        let used = choices.regions != RegionPolicy::Ignored && !archive.regions().entries().is_empty();
+        if guards.is_some() && !used {
+            return Err(ReplayError::Environment(
+                "--guard-segments and --guard-blocks need region sidecars (regions/*.hrrr in the process directory), and there are none to use"
+                    .to_owned(),
+            ));
+        }
         // Before anything else takes the addresses.
         let memory = match choices.placement {
-            PlacementPolicy::WherePossible if !choices.new_memory.pads() && device_count > 0 => {
+            PlacementPolicy::WherePossible
+                if !choices.new_memory.pads() && guards != Some(Guarded::Segments) && device_count > 0 =>
+            {
                 let reserved = options.addresses.clone();
                 let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(archive)));
                 placement::Placement::prepare(&addresses, runtime, &choices.devices, device_count)

@@ -17,7 +17,9 @@ use crate::choices::Choices;
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
+pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::order::OrderMode;
+pub use crate::plan::regions::RegionCounts;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
@@ -168,6 +170,12 @@ pub struct Outcome {
     pub placement: String,
     /// Where device memory came to lie.
     pub memory: MemoryOutcome,
+    /// Host memory that devices use directly.
+    pub host_memory: HostMemoryCounts,
+    /// Regions of device memory that another tool wrote down.
+    pub regions: RegionCounts,
+    /// Changes to it that the recorder left alone.
+    pub host_left_alone: u64,
     /// Calls that were issued.
     pub issued: u64,
     /// Entry points with calls that were neither issued nor left out for a reason, and how many. A fault of ours.
@@ -207,7 +215,12 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         if self.verdict.diverged {
             2
-        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() || self.lost() {
+        } else if self.verdict.failed > 0
+            || self.failed_calls > 0
+            || self.all_skipped()
+            || self.lost()
+            || self.regions.fail()
+        {
             1
         } else {
             0
@@ -414,6 +427,9 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
         },
+        host_memory: planned.host_memory.clone(),
+        regions: planned.regions.clone(),
+        host_left_alone: archive.manifest().host_snapshots.unordered,
         issued: planned.issued,
         lost: planned.lost.clone(),
         lost_results: planned.lost_results,

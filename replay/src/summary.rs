@@ -167,6 +167,61 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    let regions = &outcome.regions;
+    counted(
+        regions.segments,
+        &format!(
+            "Region segs   : {} made real ({} bytes), which no recorded call gave out",
+            regions.segments, regions.segment_bytes
+        ),
+    );
+    counted(
+        regions.failed,
+        &format!(
+            "Region segs   : {} could not be made real: {}",
+            regions.failed,
+            regions.failure.as_deref().unwrap_or("?")
+        ),
+    );
+    counted(
+        regions.findings,
+        &format!(
+            "Region check  : {} accesses outside live blocks; first: {}",
+            regions.findings,
+            regions.lines.first().map_or("?", String::as_str)
+        ),
+    );
+    counted(
+        regions.guarded + regions.unguarded,
+        &format!(
+            "Guard         : {} between guards ({} bytes), {} left without",
+            regions.guarded, regions.guarded_bytes, regions.unguarded
+        ),
+    );
+    let host = &outcome.host_memory;
+    counted(
+        host.restored,
+        &format!(
+            "Host memory   : {} restored ({} bytes) where kernels use it directly, {} of them around work in flight",
+            host.restored, host.restored_bytes, host.meanwhile
+        ),
+    );
+    counted(
+        outcome.host_left_alone,
+        &format!(
+            "Host memory   : {} chunks had changed before a launch while work in flight may have written them; not restored",
+            outcome.host_left_alone
+        ),
+    );
+    counted(
+        host.not_recorded,
+        &format!(
+            "Host memory   : {} allocations NOT restored: larger than the recorder looked through \
+             (HIP_HRR_HOST_SNAPSHOT_MAX_MB, _TOTAL_MB); first: {}",
+            host.not_recorded,
+            host.first_not_recorded.as_deref().unwrap_or("?")
+        ),
+    );
     counted(
         outcome.filtered,
         &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),

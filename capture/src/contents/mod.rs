@@ -9,12 +9,14 @@
 //! * [`pending_results`]: results that the program cannot have seen yet
 //! * [`event_order`]: which copies an event stands behind
 //! * [`graph_copies`]: host memory that launched graphs read and write
+//! * [`host_memory`]: host memory that devices use directly
 
 pub(crate) mod allocations;
 pub(crate) mod blob_writer;
 pub(crate) mod copy_structs;
 pub(crate) mod event_order;
 pub(crate) mod graph_copies;
+pub(crate) mod host_memory;
 pub(crate) mod memory;
 pub(crate) mod pending_results;
 pub(crate) mod pool;

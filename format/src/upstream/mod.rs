@@ -109,6 +109,7 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         command: Vec::new(),
         capture_version: String::new(),
         unsized_launches: 0,
+        host_snapshots: crate::manifest::HostSnapshots::default(),
         rank: None,
         apis: Vec::new(),
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),

@@ -154,6 +154,11 @@ impl<'a> Planner<'a> {
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
+        match special {
+            Special::ExportIpc => self.export_ipc(call, &mut draft, &mut lowering),
+            Special::ImportIpc => self.import_ipc(call, &mut draft, &mut lowering)?,
+            _ => {}
+        }
         if lowering.facts.enqueues_on.is_none()
             && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
             && api.stream_param().is_none()
