@@ -7,10 +7,14 @@ use std::path::PathBuf;
 
 use hrr_format::stream_file::ContentsMode;
 
+use crate::window::trigger::Trigger;
+
 /// Directory of the archive; unset or blank means that nothing is recorded.
 const OUTPUT: &CStr = c"HIP_HRR_CAPTURE_OUTPUT";
 /// `1` records contents too.
 const CONTENT: &CStr = c"HIP_HRR_CAPTURE_CONTENT";
+/// Records only a window of the program.
+const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
 /// Where launchers put a process's rank, in order of preference.
 const RANKS: [&CStr; 5] =
     [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
@@ -22,6 +26,8 @@ pub(crate) enum Request {
     Off,
     /// Recording was asked for and is refused because the process runs with privileges that its caller lacks.
     Privileged,
+    /// Recording was asked for in a way that makes no sense.
+    Wrong(String),
     /// Recording.
     Record(Config),
 }
@@ -33,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) root: PathBuf,
     /// Whether contents are recorded.
     pub(crate) contents: ContentsMode,
+    /// What part of the program is recorded; `None` = all of it.
+    pub(crate) window: Option<Trigger>,
 }
 
 /// Reads the environment.
@@ -56,7 +64,20 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
     };
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
-    Request::Record(Config { root, contents })
+    match windows(variable) {
+        Ok(window) => Request::Record(Config { root, contents, window }),
+        Err(reason) => Request::Wrong(reason),
+    }
+}
+
+/// What part of the program is recorded, as the environment says; `None` where that is all of it, or says nothing sensible.
+pub(crate) fn window() -> Option<Trigger> {
+    windows(&variable).ok().flatten()
+}
+
+fn windows(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Result<Option<Trigger>, String> {
+    let text = variable(WINDOW).map(|value| value.to_string_lossy().into_owned());
+    text.filter(|text| !text.trim().is_empty()).map(|text| Trigger::parse(&text)).transpose()
 }
 
 /// Whether this library is in the process because the loader was asked to preload it.

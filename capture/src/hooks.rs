@@ -41,6 +41,10 @@ pub(crate) enum Hook {
     DestroyStream,
     /// A device is reset: everything on it is gone.
     Reset,
+    /// Memory is mapped into a reserved address range.
+    Map,
+    /// Memory is taken out of a reserved address range.
+    Unmap,
     /// Something happens to a graph.
     Graph(GraphHook),
 }
@@ -101,6 +105,8 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipStreamEndCapture", Hook::EndCapture),
     ("hipStreamEndCapture_spt", Hook::EndCapture),
     ("hipStreamDestroy", Hook::DestroyStream),
+    ("hipMemMap", Hook::Map),
+    ("hipMemUnmap", Hook::Unmap),
     ("hipDeviceReset", Hook::Reset),
     ("hipDevicePrimaryCtxReset", Hook::Reset),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
@@ -211,6 +217,7 @@ impl HookCall<'_> {
             // Before the call: afterwards another thread may be given the same handle.
             Hook::Unload => process.kernels().unload(self.word(0)),
             Hook::Reset => process.pending().reset(),
+            Hook::Unmap => process.allocations().unmap(self.word(0), self.word(1)),
             Hook::DestroyStream => process.pending().forget_stream(self.word(0)),
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
@@ -264,8 +271,9 @@ impl HookCall<'_> {
                 }
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
+                Hook::Map => process.allocations().map(self.word(0), self.word(1)),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {}
+                Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::Unmap | Hook::None => {}
             }
         }
     }
@@ -351,9 +359,10 @@ impl HookCall<'_> {
             // SAFETY: by the caller's contract results are where the arguments say.
             unsafe {
                 match param.role {
-                    Role::NewDevice(size) | Role::NewManaged(size) | Role::NewRange(size) => {
+                    Role::NewDevice(size) | Role::NewManaged(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
                     }
+                    Role::NewRange(size) => allocations.reserve(self.pointee(word), size.value(&inputs)),
                     Role::NewHost(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Pinned);
                     }

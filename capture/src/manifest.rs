@@ -56,6 +56,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         capture_version: env!("CARGO_PKG_VERSION").to_owned(),
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
         imported: None,
+        window: process.windows_for_manifest(),
         rank: config::rank(),
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     };
@@ -66,7 +67,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
 
 /// Writes the process manifest again once the clock's rate is known well, for a process that may be killed.
 pub(crate) fn refine() {
-    if process::is_recording() {
+    if process::is_under_way() {
         // The one written at start is good enough where this fails.
         let _ = write(process::current(), Completeness::Begun);
     }

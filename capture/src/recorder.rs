@@ -25,8 +25,11 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
+use crate::window::outside::{self, Kept};
+use crate::window::trigger::Moment;
+use crate::window::{self, Next, Standing, Windows};
 use crate::writer::ThreadStream;
-use crate::{clock, launch, small_stack};
+use crate::{clock, launch, runtime, shims, small_stack};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,8 @@ struct Hot {
     /// Number of the runtime that the call is in.
     runtime: Cell<usize>,
     stream: Cell<*const ThreadStream>,
+    /// Number of the window that the thread made its last recorded call in; zero without windows.
+    window: Cell<u64>,
     /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
     polled: Cell<*mut u8>,
 }
@@ -54,6 +59,7 @@ thread_local! {
             inside: Cell::new(Inside::Program),
             runtime: Cell::new(0),
             stream: Cell::new(std::ptr::null()),
+            window: Cell::new(0),
             polled: Cell::new(std::ptr::null_mut()),
         }
     };
@@ -68,13 +74,16 @@ pub(crate) struct Call {
     sequence: u64,
     /// Entry tick of a query that is asked again, for which `record` is that of the answers so far; 0 = any other call.
     polled_again: u64,
+    /// The call was entered outside a window; `record` is null where nothing is kept of it.
+    outside: bool,
 }
 
 /// What a thread remembers of its call between entry and return, and buffers it reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    drafts: Vec<Draft>,
-    transfers: Transfers,
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) transfers: Transfers,
+    pub(crate) kept: Kept,
 }
 
 /// Keeps a thread of capture's own from being recorded, whatever it calls.
@@ -86,6 +95,7 @@ pub(crate) fn never_record_this_thread() {
 pub(crate) fn forget_stream() {
     HOT.with(|hot| {
         hot.stream.set(std::ptr::null());
+        hot.window.set(0);
         hot.polled.set(std::ptr::null_mut());
     });
 }
@@ -98,6 +108,162 @@ pub(crate) fn runtime() -> usize {
 /// The calling thread's stream, or null.
 pub(crate) fn own_stream() -> *const ThreadStream {
     HOT.with(|hot| hot.stream.get())
+}
+
+/// What became of a call that was entered where not all calls are recorded.
+enum Entered {
+    /// It is recorded.
+    Inside,
+    /// It is outside a window.
+    Outside(Call),
+    /// It is none of capture's business.
+    Passing,
+}
+
+/// Enters a call where only windows are recorded, or nothing.
+///
+/// # Safety
+/// As [`enter`]; the thread's stream is busy.
+#[cold]
+unsafe fn enter_window<const RUNTIME: usize>(
+    hot: &Hot,
+    stream: &ThreadStream,
+    stream_ptr: *const ThreadStream,
+    api: usize,
+    words: &[u64],
+) -> Entered {
+    let Some((process, windows)) = process::windows() else { return Entered::Passing };
+    let _errno = KeepErrno::new();
+    hot.inside.set(Inside::Call);
+    hot.runtime.set(0);
+    // SAFETY: the plans were built before the gate was opened; `api` comes from a shim.
+    let plan = unsafe { plan::of(api) };
+    let standing = if RUNTIME == 0 {
+        let moment = Moment::of(|| window::counts(plan));
+        match stand(process, windows, stream, &moment) {
+            Some(standing) => standing,
+            None => return Entered::Passing,
+        }
+    } else if window::is_open() {
+        // Nothing of a second runtime is kept outside windows.
+        return Entered::Inside;
+    } else {
+        return Entered::Passing;
+    };
+    match standing {
+        Standing::Inside(number) => {
+            // SAFETY: the caller is the stream's owner.
+            unsafe { in_window(hot, stream, stream_ptr, number) };
+            Entered::Inside
+        }
+        Standing::Outside => {
+            hot.polled.set(std::ptr::null_mut());
+            // SAFETY: by this function's contract.
+            let record = unsafe { outside::enter(process, windows, stream, plan, words) };
+            if record.is_null() && !matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {
+                // A window that is opened meanwhile need not wait for a call that does nothing but wait.
+                stream.set_busy(false);
+            }
+            Entered::Outside(Call { record, stream: stream_ptr, plan, sequence: 0, polled_again: 0, outside: true })
+        }
+    }
+}
+
+/// Finds out where a call stands, waiting while a window is being opened; `None` where the recording has ended.
+fn stand(
+    process: &'static process::Process,
+    windows: &Windows,
+    stream: &ThreadStream,
+    moment: &Moment,
+) -> Option<Standing> {
+    loop {
+        match windows.next(process, stream, moment) {
+            Next::Go(standing) => return process::windows().map(|_| standing),
+            Next::Wait => {
+                stream.set_busy(false);
+                window::pause();
+                stream.set_busy(true);
+                // As in `enter`: the store above must be made before the window's state is read.
+                compiler_fence(Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// Before a thread's first call in a window: its device, which it may have set outside.
+unsafe fn in_window(hot: &Hot, stream: &ThreadStream, this: *const ThreadStream, number: u64) {
+    if hot.window.replace(number) == number {
+        return;
+    }
+    hot.polled.set(std::ptr::null_mut());
+    let device = runtime::device();
+    if device == 0 && number == 1 {
+        return;
+    }
+    // SAFETY: the caller is the stream's owner; the record is written within its length.
+    unsafe {
+        let at = write_words(stream, this, shims::id::hipSetDevice, &[device as u64]);
+        if !at.is_null() {
+            at.add(offset::END).cast::<u64>().write(clock::tick());
+            *at.add(offset::FLAGS) |= flag::PREAMBLE;
+            set_returned(at);
+            stream.count_event();
+        }
+    }
+}
+
+/// Completes a call that was entered outside a window.
+unsafe fn leave_outside(hot: &Hot, stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
+    if call.record.is_null() {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let Some((process, windows)) = process::windows() else { return };
+    let left = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by the contract of `leave`.
+        unsafe { outside::leave(process, windows, stream, call.plan, code, raw) }
+    }));
+    let Ok(left) = left else {
+        return process::stop(format_args!("an internal error occurred after {} had returned", call.plan.api.name));
+    };
+    let Some(record) = left else { return };
+    let need = size_of_val(&record[..]);
+    // SAFETY: the caller is the stream's owner; the record is copied whole but for its length, which publishes it.
+    unsafe {
+        in_window(hot, stream, call.stream, window::number());
+        let at = reserve(stream, call.stream, need);
+        if !at.is_null() {
+            let bytes = std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), need);
+            at.add(offset::API).copy_from_nonoverlapping(bytes[offset::API..].as_ptr(), need - offset::API);
+            // It was entered before the window was opened, and counts as made now.
+            at.add(offset::BEGIN).cast::<u64>().write(clock::tick());
+            at.add(offset::END).cast::<u64>().write(clock::tick());
+            stream.publish(at, need);
+            stream.count_event();
+        }
+    }
+}
+
+/// Opens or closes a window now, where that was asked for and can be done.
+pub(crate) fn look_at_window() {
+    HOT.with(|hot| {
+        if hot.inside.get() != Inside::Program {
+            return;
+        }
+        hot.inside.set(Inside::Call);
+        if hot.stream.get().is_null() {
+            hot.stream.set(first_call());
+        }
+        // SAFETY: the thread holds a count on its stream until it forgets it.
+        if let (Some(stream), Some((process, windows))) = (unsafe { hot.stream.get().as_ref() }, process::windows()) {
+            hot.runtime.set(0);
+            stream.set_busy(true);
+            compiler_fence(Ordering::SeqCst);
+            stand(process, windows, stream, &Moment::of(|| false));
+            stream.set_busy(false);
+        }
+        hot.inside.set(Inside::Program);
+    });
 }
 
 /// Begins a call of a runtime. Returns `None` where it is not recorded.
@@ -127,8 +293,16 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         // processor agree.
         compiler_fence(Ordering::SeqCst);
         if !process::is_recording() {
-            stream.set_busy(false);
-            return None;
+            // SAFETY: by this function's contract.
+            match unsafe { enter_window::<RUNTIME>(hot, stream, stream_ptr, api, words) } {
+                Entered::Inside => {}
+                Entered::Outside(call) => return Some(call),
+                Entered::Passing => {
+                    hot.inside.set(Inside::Program);
+                    stream.set_busy(false);
+                    return None;
+                }
+            }
         }
         hot.inside.set(Inside::Call);
         hot.runtime.set(RUNTIME);
@@ -139,7 +313,14 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         if !polled.is_null() {
             // SAFETY: nothing was written to the stream since, so the record's segment is still the current one.
             if let Some(begin) = unsafe { polling::ask_again(polled, api, words) } {
-                return Some(Call { record: polled, stream: stream_ptr, plan, sequence, polled_again: begin });
+                return Some(Call {
+                    record: polled,
+                    stream: stream_ptr,
+                    plan,
+                    sequence,
+                    polled_again: begin,
+                    outside: false,
+                });
             }
         }
         // SAFETY: by this function's contract, on the stream's owner.
@@ -156,7 +337,7 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream.set_busy(false);
             return None;
         }
-        Some(Call { record, stream: stream_ptr, plan, sequence, polled_again: 0 })
+        Some(Call { record, stream: stream_ptr, plan, sequence, polled_again: 0, outside: false })
     })
 }
 
@@ -175,6 +356,13 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         }
         // SAFETY: the thread holds a count on its stream.
         let stream = unsafe { &*call.stream };
+        if call.outside {
+            // SAFETY: as for this function.
+            unsafe { leave_outside(hot, stream, &call, code, raw) };
+            stream.set_busy(false);
+            hot.inside.set(Inside::Program);
+            return;
+        }
         if call.polled_again != 0 {
             // SAFETY: as for this function.
             unsafe { leave_query(hot, stream, call, code, end) };
@@ -267,7 +455,7 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
 /// # Safety
 /// A whole header lies there, which only this thread writes.
 #[inline(always)]
-unsafe fn set_returned(record: *mut u8) {
+pub(crate) unsafe fn set_returned(record: *mut u8) {
     // SAFETY: the flag byte lies in the record's header.
     let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
     // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
@@ -310,8 +498,11 @@ fn out_of_room(stream: &ThreadStream, error: &std::io::Error) {
 }
 
 /// Stores everything of a record but its sections and its length.
+///
+/// # Safety
+/// `at` has room for a header and the words, 8-byte aligned, zero and this thread's alone.
 #[inline(always)]
-unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
+pub(crate) unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
     // SAFETY: the caller reserved a header and the words; the memory is zero, 8-byte aligned and this thread's alone.
     unsafe {
         let head = api as u32 | u32::from(flag::IN_FLIGHT) << 16 | (words.len() as u32) << 24;
@@ -448,7 +639,7 @@ unsafe fn write_general(
 ) -> *mut u8 {
     let _errno = KeepErrno::new();
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
-    let Scratch { drafts, transfers } = unsafe { stream.scratch() };
+    let Scratch { drafts, transfers, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the caller's contract the words are those of the call.
         unsafe { sections::draft(process::current(), plan, words, drafts, transfers) }
@@ -488,7 +679,11 @@ unsafe fn write_general(
     }
 }
 
-unsafe fn write_draft(record: *mut u8, draft: &Draft) {
+/// Stores a section that has its place.
+///
+/// # Safety
+/// `record` has room for the section where it was given its place; memory sources are readable.
+pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     // SAFETY: the caller reserved the section at its offset; memory sources are readable by the call's own contract.
     unsafe {
         let section = record.add(draft.at_bytes as usize);
@@ -503,7 +698,11 @@ unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     }
 }
 
-unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
+/// Stores the results of a call in the sections that were drafted for it.
+///
+/// # Safety
+/// The caller is the stream's owner, and its drafts describe the record.
+pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let scratch = unsafe { stream.scratch() };
     for draft in &scratch.drafts {

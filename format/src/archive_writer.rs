@@ -53,6 +53,7 @@ impl ArchiveWriter {
             unsized_launches: 0,
             rank: None,
             imported: None,
+            window: None,
             apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
         };
         manifest.write(&path.join(manifest::FILE))?;

@@ -152,11 +152,31 @@ pub struct ProcessManifest {
     /// Rank of the process in its job, where a launcher gave it one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
+    /// What the recorder was told to record, where that is only a window of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// API names in record-id order.
     pub apis: Vec<String>,
     /// What was found when the archive was converted from another format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+}
+
+/// A recording of only a part of what a program did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// What opens and closes it, as `HIP_HRR_CAPTURE_WINDOW` said.
+    pub trigger: String,
+    /// How often it was opened.
+    pub opened: u64,
+    /// Records in front of the first window that bring about what there was when it was opened
+    /// ([`flag::PREAMBLE`](crate::record::flag::PREAMBLE)).
+    pub preamble_calls: u64,
+    /// Bytes of device memory whose contents were read back when windows were opened.
+    pub restored_bytes: u64,
+    /// Allocations, arrays and variables whose contents could not be read back: what a replay finds in them is undefined.
+    pub unrestored: u64,
 }
 
 /// What a conversion from another format found.

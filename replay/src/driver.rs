@@ -97,6 +97,12 @@ pub enum ReplayError {
         /// Events in the archive.
         events: u64,
     },
+    /// Only a window was to be recorded, and it never came.
+    #[error("nothing was recorded: the window {trigger} was never opened")]
+    NoWindow {
+        /// What was to open it.
+        trigger: String,
+    },
     /// The runtime has no events to measure times with.
     #[error("{path} lacks the event calls that --timing needs")]
     NoEvents {

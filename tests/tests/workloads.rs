@@ -137,6 +137,7 @@ every_way! {
     transformer: Cooperating;
     launch_rate: Independent;
     transfer_rate: Independent;
+    window: Cooperating;
 }
 
 #[test]

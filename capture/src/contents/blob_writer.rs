@@ -408,6 +408,14 @@ impl BlobWriter {
         Ok(Some(buffer))
     }
 
+    /// A buffer of this length, once there is room for it; `None` where there never is.
+    pub(crate) fn buffer(&self, len_bytes: usize) -> Option<Buffer> {
+        self.shared.pool.take(len_bytes).or_else(|| {
+            self.flush();
+            self.shared.pool.take(len_bytes)
+        })
+    }
+
     /// Has contents stored under a number.
     pub(crate) fn submit(&self, store: &'static Store, number: u64, contents: Buffer) {
         let job = Job { store, number, buffer: contents };

@@ -278,6 +278,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         unsized_launches: 0,
         rank: None,
         imported: None,
+        window: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

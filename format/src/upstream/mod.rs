@@ -113,5 +113,6 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         rank: None,
         apis: Vec::new(),
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
+        window: None,
     }
 }

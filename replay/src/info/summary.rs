@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::blob_store::BlobStore;
 use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
-use hrr_format::manifest::{Clock, Device, Imported, Runtime};
+use hrr_format::manifest::{Clock, Device, Imported, Runtime, Window};
 use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
@@ -52,6 +52,9 @@ pub(super) struct Summary {
     pub(super) kernel_launches: Vec<KernelTotals>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) imported: Option<Imported>,
+    /// What was recorded, where that is only a window of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) window: Option<Window>,
     /// The last work of the streams that calls in flight were about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) last_work: Vec<StreamWork>,
@@ -224,6 +227,7 @@ impl Summary {
             withheld: counts.withheld,
             clock,
             imported: manifest.imported.clone(),
+            window: manifest.window.clone(),
             runtime: manifest.runtime.clone(),
             devices: manifest.devices.clone(),
             apis: api_totals(archive, &counts),
