@@ -103,6 +103,8 @@ pub(crate) struct Origin {
     pub(crate) tick: u64,
     /// Wall clock at the same moment in nanoseconds since 1970.
     pub(crate) unix_ns: u64,
+    /// `CLOCK_MONOTONIC` at the same moment in nanoseconds.
+    pub(crate) monotonic_ns: u64,
     raw_ns: u64,
 }
 
@@ -110,7 +112,8 @@ impl Origin {
     /// Takes the present moment.
     pub(crate) fn now() -> Self {
         let (tick, raw_ns) = tick_at_raw_ns();
-        Origin { tick, unix_ns: system_ns(libc::CLOCK_REALTIME), raw_ns }
+        let (unix_ns, monotonic_ns) = (system_ns(libc::CLOCK_REALTIME), system_ns(libc::CLOCK_MONOTONIC));
+        Origin { tick, unix_ns, monotonic_ns, raw_ns }
     }
 
     /// Ticks per second, measured from the origin to now; waits a fraction of a millisecond where that is too recent.

@@ -49,6 +49,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
             ticks_per_second: process.origin().ticks_per_second(),
             tick_at_start: process.origin().tick,
             unix_ns_at_start: process.origin().unix_ns,
+            monotonic_ns_at_start: Some(process.origin().monotonic_ns),
         },
         runtime,
         devices,

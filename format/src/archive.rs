@@ -19,6 +19,7 @@ use crate::kernel_table::{self, KernelDamage, KernelTable, KernelTableError};
 use crate::manifest::{self, ManifestError, ProcessManifest, RootManifest};
 use crate::packed::PackedError;
 use crate::record::{BlobRef, Record};
+use crate::regions::{self, Regions};
 use crate::repair::Note;
 use crate::source::Source;
 use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
@@ -196,6 +197,14 @@ pub enum Warning {
         /// What is wrong.
         damage: KernelDamage,
     },
+    /// Region sidecars cannot be read, or do not fit each other.
+    #[error("{}: {fault}", path.display())]
+    Regions {
+        /// Their directory.
+        path: PathBuf,
+        /// What is wrong.
+        fault: String,
+    },
 }
 
 /// An API as an archive names it.
@@ -223,6 +232,7 @@ pub struct Archive {
     blobs: BlobStore,
     code_objects: BlobStore,
     kernels: KernelTable,
+    regions: Regions,
     /// This build's row for each id of the archive.
     known: Vec<Option<&'static Api>>,
     repaired: Option<Note>,
@@ -267,6 +277,9 @@ impl Archive {
         let kernels = KernelTable::open_from(&source, &kernels_path)?;
         let damage = kernels.damage().iter().cloned();
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
+        let regions = Regions::read_from(&source, &path);
+        let faults = regions.faults().iter().cloned();
+        warnings.extend(faults.map(|fault| Warning::Regions { path: path.join(regions::DIR), fault }));
         let known = manifest.apis.iter().map(|name| Api::by_name(name)).collect();
         let repaired = Note::read_from(&source, &path);
         let alive_tick = source
@@ -281,6 +294,7 @@ impl Archive {
             blobs,
             code_objects,
             kernels,
+            regions,
             known,
             repaired,
             alive_tick,
@@ -335,6 +349,11 @@ impl Archive {
     /// Kernels.
     pub fn kernels(&self) -> &KernelTable {
         &self.kernels
+    }
+
+    /// What another tool wrote down of the program's use of device memory; empty where there is none.
+    pub fn regions(&self) -> &Regions {
+        &self.regions
     }
 
     /// What repair did to the archive; `None` where it was never needed.

@@ -10,6 +10,7 @@
 //! * [`manifest`]: what a process and an archive root say of themselves
 //! * [`archive`]: all of these, opened from a path
 //! * [`packed`]: an archive in one file
+//! * [`regions`]: what an allocator made of device memory, written by another tool
 //! * [`repair`], [`verify`]: making whole what a recording left behind, and checking it
 //! * [`ordered`]: the calls of all threads in order of entry
 //! * [`archive_writer`], [`record_builder`]: archives made without recording a program
@@ -33,6 +34,7 @@ pub mod ordered;
 pub mod packed;
 pub mod record;
 pub mod record_builder;
+pub mod regions;
 pub mod repair;
 mod source;
 pub mod stream_file;

@@ -50,11 +50,20 @@ pub struct Clock {
     pub tick_at_start: u64,
     /// Wall clock at the same moment, in nanoseconds since 1970.
     pub unix_ns_at_start: u64,
+    /// `CLOCK_MONOTONIC` at the same moment in ns, where ticks are of another clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monotonic_ns_at_start: Option<u64>,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { kind: ClockKind::Monotonic, ticks_per_second: 1_000_000_000, tick_at_start: 0, unix_ns_at_start: 0 }
+        Clock {
+            kind: ClockKind::Monotonic,
+            ticks_per_second: 1_000_000_000,
+            tick_at_start: 0,
+            unix_ns_at_start: 0,
+            monotonic_ns_at_start: None,
+        }
     }
 }
 
@@ -64,6 +73,17 @@ impl Clock {
         let rate = if self.ticks_per_second == 0 { 1_000_000_000 } else { self.ticks_per_second };
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(rate);
         u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// `CLOCK_MONOTONIC` in ns at a tick, the time that other tools give what they write beside an archive; `None` where
+    /// the recording does not say how its ticks relate to it.
+    pub fn monotonic_ns(&self, tick: u64) -> Option<u64> {
+        match (self.kind, self.monotonic_ns_at_start) {
+            (_, Some(start)) if tick >= self.tick_at_start => Some(start.saturating_add(self.ns_since_start(tick))),
+            (_, Some(start)) => Some(start.saturating_sub(self.ticks_to_ns(self.tick_at_start - tick))),
+            (ClockKind::Monotonic, None) => Some(self.ticks_to_ns(tick)),
+            (ClockKind::Tsc, None) => None,
+        }
     }
 
     /// Nanoseconds from the start of the capture to a tick; zero for an earlier tick.
@@ -412,7 +432,13 @@ mod tests {
             complete: true,
             contents: ContentsMode::Contents,
             event_count: 12,
-            clock: Clock { kind: ClockKind::Tsc, ticks_per_second: 3, tick_at_start: 4, unix_ns_at_start: 5 },
+            clock: Clock {
+                kind: ClockKind::Tsc,
+                ticks_per_second: 3,
+                tick_at_start: 4,
+                unix_ns_at_start: 5,
+                monotonic_ns_at_start: Some(6),
+            },
             devices: vec![Device { ordinal: 1, arch: "gfx942".into(), ..Device::default() }],
             command: vec!["./app".into(), "--x".into()],
             ..read(MINIMAL).unwrap()
@@ -465,5 +491,9 @@ mod tests {
         assert_eq!(clock.ns_since_start(0), 0);
         assert_eq!(Clock { ticks_per_second: 1, ..clock }.ticks_to_ns(u64::MAX), u64::MAX);
         assert_eq!(Clock { ticks_per_second: 0, ..clock }.ticks_to_ns(5), 5);
+        assert_eq!(Clock { kind: ClockKind::Tsc, ..clock }.monotonic_ns(104), None);
+        assert_eq!(Clock::default().monotonic_ns(104), Some(104));
+        let related = Clock { kind: ClockKind::Tsc, monotonic_ns_at_start: Some(1000), ..clock };
+        assert_eq!((related.monotonic_ns(104), related.monotonic_ns(96)), (Some(1002), Some(998)));
     }
 }

@@ -1,4 +1,4 @@
-//! Archives of AMD's in-tree HRR: event files, launches, region files, and the translation of the whole.
+//! Archives of AMD's in-tree HRR: event files, launches, and the translation of the whole.
 #![no_main]
 
 use std::fs;
@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use hrr_format::archive::Archive;
 use hrr_format::upstream::events::{Events, FileHeader};
 use hrr_format::upstream::launch::{Kernel, Launch};
-use hrr_format::upstream::regions::Regions;
 use hrr_format::upstream::{UpstreamArchive, describe};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,7 +24,6 @@ fn process() -> &'static PathBuf {
 fuzz_target!(|data: &[u8]| {
     let _ = Launch::parse(data);
     let _ = Kernel::parse_node(data);
-    let _ = Regions::default().parse(data);
     let Ok(header) = FileHeader::parse(data) else { return };
     let mut events = Events::new(data, header.version);
     let read: usize = events.by_ref().map(|event| event.bytes.len()).sum();

@@ -9,6 +9,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use hrr_format::archive::Archive;
 use hrr_format::stream_file::StreamFile;
 
+use crate::addresses::RecordedAddresses;
 use crate::chaos::Chaos;
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
@@ -123,7 +124,9 @@ impl<'a> Campaign<'a> {
         // Before anything else takes the addresses.
         let memory = match choices.placement {
             PlacementPolicy::WherePossible if !choices.new_memory.pads() && device_count > 0 => {
-                placement::Placement::prepare(archive, runtime, &choices.devices, device_count)
+                let reserved = options.addresses.clone();
+                let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(archive)));
+                placement::Placement::prepare(&addresses, runtime, &choices.devices, device_count)
             }
             _ => placement::Placement::off(Arc::clone(runtime)),
         };

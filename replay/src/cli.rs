@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use hrr_format::archive::Archive;
 use hrr_format::upstream::write::Lossy;
 
+use crate::addresses::RecordedAddresses;
 use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
@@ -327,6 +328,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments);
+    let placed = choices.placement == PlacementPolicy::WherePossible;
+    // Before the runtime takes addresses for itself.
+    let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
     let runtime = {
         let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));
         Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?)
@@ -341,6 +345,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         choices,
+        addresses,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
         measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },

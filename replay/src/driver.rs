@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
+use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::Choices;
 use crate::compare::ToleranceError;
@@ -58,6 +59,9 @@ pub struct ReplayOptions {
     pub range: Option<RangeOption>,
     /// What is done otherwise than recorded.
     pub choices: Choices,
+    /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
+    /// runtime has left them.
+    pub addresses: Option<Arc<RecordedAddresses>>,
 }
 
 impl ReplayOptions {
@@ -148,6 +152,8 @@ pub struct Outcome {
     pub unordered: u64,
     /// Kernel pointer arguments passed as null.
     pub untranslated: u64,
+    /// Calls left out because the two devices they are about are one here.
+    pub between_merged_devices: u64,
     /// Host callbacks replaced by stubs.
     pub callbacks: u64,
     /// Waits between workers, and hand-overs around blocking calls.
@@ -360,6 +366,7 @@ fn outcome(
         in_flight: planned.in_flight,
         unordered: planned.unordered,
         untranslated: planned.untranslated,
+        between_merged_devices: planned.between_merged_devices,
         callbacks: planned.callbacks,
         waits: planned.waits,
         hand_offs: last.hand_offs,

@@ -6,6 +6,7 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod choices;

@@ -13,8 +13,8 @@ use super::ids::IdMap;
 use super::launch::{Kernel, Launch};
 use super::layout::{Kind, Layout, Layouts};
 use super::manifest::{self, ProcessManifest, WRITER_STATE_FILE, WriterState};
-use super::regions::Regions;
 use crate::files;
+use crate::regions::Regions;
 
 /// File of events, by which such archives are told.
 pub const EVENTS_FILE: &str = "events.bin";
@@ -203,7 +203,6 @@ impl UpstreamArchive {
             }
         };
         let regions = Regions::read(path);
-        warnings.extend(regions.faults.iter().cloned());
         Ok(UpstreamArchive {
             path: path.to_owned(),
             bytes,

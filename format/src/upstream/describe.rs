@@ -39,7 +39,7 @@ pub fn describe(process: &Path) -> Result<String, UpstreamError> {
         line("Recorded", format!("{:.3} ms", (last - first) as f64 / 1e6));
     }
     line("Process", format!("{} (parent {})", archive.manifest().pid, archive.manifest().parent_pid));
-    for warning in archive.warnings() {
+    for warning in archive.warnings().iter().chain(archive.regions().faults()) {
         line("Warning", warning.clone());
     }
     let _ = writeln!(text, "\n[HRR] Events by number and size:\n  Event   Bytes   Count");

@@ -7,7 +7,7 @@
 //! * [`layout`], [`ids`]: which fields a record has
 //! * [`launch`]: kernel launches
 //! * [`hash`]: names of contents
-//! * [`manifest`], [`regions`]: what lies beside the event file
+//! * [`manifest`]: what lies beside the event file
 //! * [`archive`]: all of these, opened from a path
 //! * [`mod@translate`]: the native form
 //! * [`write`](mod@write): the way back
@@ -20,7 +20,6 @@ pub mod ids;
 pub mod launch;
 pub mod layout;
 pub mod manifest;
-pub mod regions;
 pub mod repair;
 mod translate;
 pub mod write;

@@ -7,6 +7,7 @@ use hrr_format::blob_store::BlobStore;
 use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::manifest::{Clock, Device, Imported, Runtime, Window};
 use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
+use hrr_format::regions::{RegionKind, Regions};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
 
@@ -40,6 +41,9 @@ pub(super) struct Summary {
     pub(super) code_objects: StoreTotals,
     pub(super) streams: StreamTotals,
     pub(super) memory: Memory,
+    /// What another tool wrote down of the use of device memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) regions: Option<RegionTotals>,
     /// Calls that a replay refuses, by API and reason.
     pub(super) unreplayable: Vec<Unreplayable>,
     pub(super) unobserved_results: u64,
@@ -71,6 +75,17 @@ pub(super) struct StoreTotals {
     pub(super) bytes: u64,
     /// `bytes` to `distinct_bytes`.
     pub(super) dedup_ratio: f64,
+}
+
+/// What region sidecars hold.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct RegionTotals {
+    pub(super) files: u64,
+    pub(super) entries: u64,
+    /// Entries that add a block.
+    pub(super) blocks: u64,
+    /// Entries that add a segment.
+    pub(super) segments: u64,
 }
 
 /// The streams of the program.
@@ -219,6 +234,7 @@ impl Summary {
             code_objects: store_totals(archive.code_objects()),
             streams: StreamTotals { created: counts.streams_created, used: counts.streams_used.len() as u64 },
             memory: memory::collect(archive),
+            regions: region_totals(archive.regions()),
             unreplayable: std::mem::take(&mut counts.unreplayable)
                 .into_iter()
                 .map(|((api, reason), calls)| Unreplayable { api, calls, reason })
@@ -242,6 +258,15 @@ impl Summary {
     pub(super) fn has_contents(&self) -> bool {
         self.contents == ContentsMode::Contents.as_str()
     }
+}
+
+fn region_totals(regions: &Regions) -> Option<RegionTotals> {
+    (regions.files() > 0).then(|| RegionTotals {
+        files: regions.files(),
+        entries: regions.entries().len() as u64,
+        blocks: regions.added(RegionKind::Block),
+        segments: regions.added(RegionKind::Segment),
+    })
 }
 
 fn thread(

@@ -55,6 +55,7 @@ fn write_process(root: &Path, pid: u64) -> PathBuf {
         ticks_per_second: 2_000_000_000,
         tick_at_start: 1_000_000,
         unix_ns_at_start: 951_782_400_000_000_000,
+        monotonic_ns_at_start: None,
     };
     manifest.runtime = Runtime { path: "/lib/libamdhip64.so.7".into(), version: 70_000_000 };
     manifest.devices = vec![Device {

@@ -172,6 +172,10 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     line("Threads", &summary.threads.len().to_string())?;
     line("Streams", &format!("{} created, {} used", summary.streams.created, summary.streams.used))?;
     line("Memory", &memory_text(&summary.memory))?;
+    if let Some(regions) = summary.regions {
+        let held = format!("{} blocks, {} segments", regions.blocks, regions.segments);
+        line("Regions", &format!("{}, {} entries ({held})", counted(regions.files, "file"), regions.entries))?;
+    }
     let unreplayable: u64 = summary.unreplayable.iter().map(|refused| refused.calls).sum();
     line(
         "Replayable",

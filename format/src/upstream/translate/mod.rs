@@ -65,7 +65,8 @@ const LOOSE: [&str; 22] = [
 /// # Errors
 /// The system's reason.
 pub fn translate(archive: &UpstreamArchive, path: &Path) -> io::Result<()> {
-    Translator::new(archive, path)?.run()
+    Translator::new(archive, path)?.run()?;
+    crate::regions::copy(archive.path(), path)
 }
 
 struct Translator<'a> {
@@ -119,13 +120,6 @@ impl<'a> Translator<'a> {
                 state.event_count, state.blob_count, state.next_seq, state.events_file_size
             ));
         }
-        let regions = archive.regions();
-        if regions.files > 0 {
-            imported.warnings.push(format!(
-                "{} region files with {} entries ({} blocks, {} segments) are listed and not used by replay",
-                regions.files, regions.entries, regions.blocks, regions.segments
-            ));
-        }
         Ok(Translator { archive, output, state: State::default(), kernels: Kernels::default(), imported })
     }
 
@@ -146,6 +140,12 @@ impl<'a> Translator<'a> {
             self.event(&event)?;
         }
         self.see_the_rest()?;
+        if let Some((first_ns, last_ns)) = self.output.span_ns()
+            && !archive.regions().may_be_of(first_ns, last_ns)
+        {
+            let why = "its region files are of another time than its calls";
+            self.imported.warnings.push(why.to_owned());
+        }
         let complete = archive.complete();
         if !complete {
             let why = if archive.ending().trailer_events.is_some() {

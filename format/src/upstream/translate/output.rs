@@ -256,6 +256,11 @@ impl Output {
         self.threads.len()
     }
 
+    /// The recorded times of the first and the last call.
+    pub(super) fn span_ns(&self) -> Option<(u64, u64)> {
+        Some((self.first_time?, self.last_tick))
+    }
+
     /// The tick of the next call: its recorded time, moved so that ticks rise with the sequence.
     fn tick(&mut self, time_ns: u64) -> u64 {
         let first = *self.first_time.get_or_insert(time_ns.min(u64::MAX >> 2));

@@ -1,0 +1,369 @@
+//! From a recorded call to an instruction in a worker's sequence, with what must go before and behind it.
+
+use std::ffi::c_void;
+
+use rustc_hash::FxHashMap;
+
+use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns, Role};
+use hrr_format::record::{Presence, Record, SectionTag};
+
+use super::dependency::Sync;
+use super::draft::{Draft, Issue};
+use super::error::{PlanError, Refusal};
+use super::lower::{Call, Lowering, word_at};
+use super::objects::Definition;
+use super::order::Node;
+use super::special::{HostSide, Special};
+use super::{Open, Planner, escort};
+use crate::instruction::{Chunk, NOT_READY, Wait, flag};
+use crate::mutation::Mutation;
+use crate::stage::{HostKind, Shape};
+use crate::thunk::THUNKS;
+
+/// `hipErrorOutOfMemory`.
+const OUT_OF_MEMORY: i32 = 2;
+
+impl<'a> Planner<'a> {
+    pub(super) fn begin(
+        &mut self,
+        event: u64,
+        lane: u32,
+        record: Record<'a>,
+        blocks_others: bool,
+    ) -> Result<(), PlanError> {
+        let api = self.archive.api(record.api());
+        let refuse = |reason: Refusal| PlanError {
+            event,
+            thread: self.archive.streams()[lane as usize].header().thread,
+            api: api.name.to_owned(),
+            reason,
+        };
+        let Some(known) = api.known else {
+            return Err(refuse(Refusal::UnknownApi));
+        };
+        if usize::from(known.words) != record.word_count() {
+            let expected = usize::from(known.words);
+            return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
+        }
+        let open = match self.lower_call(event, lane, known, record, blocks_others) {
+            Ok(open) => open,
+            Err(reason) => {
+                return Err(PlanError {
+                    event,
+                    thread: self.archive.streams()[lane as usize].header().thread,
+                    api: known.name.to_owned(),
+                    reason,
+                });
+            }
+        };
+        self.open[lane as usize] = Some(open);
+        Ok(())
+    }
+
+    pub(super) fn lower_call(
+        &mut self,
+        event: u64,
+        lane: u32,
+        api: &'static Api,
+        record: Record<'a>,
+        blocks_others: bool,
+    ) -> Result<Open, Refusal> {
+        let device = self.lanes[lane as usize].device;
+        let call = Call { api, record, event, lane, device };
+        let marks = record.flags();
+        // A thread enters a window with whatever last error it had.
+        self.lanes[lane as usize].last_error_unknown |= marks & hrr_format::record::flag::PREAMBLE != 0;
+        if marks & hrr_format::record::flag::REFUSED != 0 {
+            return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
+        }
+        let left_out = match api.policy {
+            _ if marks & hrr_format::record::flag::LEFT_OUT != 0 => {
+                self.planned.skipped += 1;
+                true
+            }
+            Policy::Skip(_) => {
+                self.planned.skipped += 1;
+                true
+            }
+            Policy::Refuse(reason) if call.succeeded() => return Err(Refusal::Policy(reason)),
+            // A refused call that had failed at capture changed nothing; an allocation that had failed may fit now.
+            Policy::Refuse(_) => {
+                self.planned.failures_not_reissued += 1;
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_)
+                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
+            {
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
+                self.planned.skipped += 1;
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) if self.is_between_merged_devices(&call) => {
+                self.planned.between_merged_devices += 1;
+                true
+            }
+            Policy::Replay | Policy::ReplayAs(_) => {
+                let not_reissued = record.ret() == OUT_OF_MEMORY
+                    || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
+                self.planned.failures_not_reissued += u64::from(not_reissued);
+                not_reissued
+            }
+        };
+        let filtered = !left_out && self.is_filtered(&call);
+        self.planned.filtered += u64::from(filtered);
+        let left_out = left_out || filtered;
+        if left_out {
+            self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
+        }
+        let live_device = self.choices.devices.live(device);
+        // A program that met no device is replayed where there is none either, as it was: on none.
+        if live_device >= self.device_count.max(1) {
+            return Err(Refusal::Device { device, count: self.device_count });
+        }
+        if !self.planned.devices.contains(&live_device) {
+            self.planned.devices.push(live_device);
+        }
+        let worker = self.assignment.worker_of[lane as usize] as usize;
+        let mut chunk = self.chunks[worker].take().unwrap_or_default();
+        let result = self.emit(&call, &mut chunk, blocks_others);
+        self.chunks[worker] = Some(chunk);
+        self.planned.issued += u64::from(result.is_ok());
+        if matches!(result, Err(Refusal::NotReissued)) {
+            self.planned.failures_not_reissued += 1;
+            self.lanes[lane as usize].last_error_unknown = true;
+            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
+        }
+        result
+    }
+
+    /// Lays the call out and appends it, and what must go with it, to the chunk.
+    pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
+        let (api, record, lane) = (call.api, call.record, call.lane);
+        let mut lowering = Lowering::new(self.order.facts());
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        let mut draft = Draft::new(chunk, record.word_count(), record.words());
+        // A stream made on the spot waits for nothing.
+        let mut before = Vec::new();
+        self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
+        let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
+        let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
+        self.lower_return(call, &mut draft, &mut lowering);
+        let special = self.specials[usize::from(api.id)];
+        if lowering.facts.enqueues_on.is_none()
+            && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
+            && api.stream_param().is_none()
+        {
+            lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
+        }
+        lowering.classify(call, special);
+        if special == Special::SetDevice && call.succeeded() {
+            lowering.definitions.push(Definition::Device(record.word(0) as u32 as i32));
+        }
+        if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {
+            self.forget_module(call, &mut draft);
+        }
+
+        let count = self.lanes[lane as usize].planned + 1;
+        let in_order_on = match api.effect {
+            Effect::Enqueue => lowering.facts.enqueues_on.map_or(0, |stream| stream.object),
+            _ => 0,
+        };
+        let overlapping = overlapping(&self.last_enqueue, call, in_order_on);
+        let overlaps = overlapping.is_some();
+        self.planned.unordered += u64::from(overlaps);
+        self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
+        if self.mutation == Some(Mutation::DropEdges) {
+            waits.clear();
+        }
+        /// The call that waits for itself under the mutation: far enough in for others to have begun.
+        const SELF_WAIT_AT: u64 = 10;
+        if self.mutation == Some(Mutation::SelfWait) && call.event == SELF_WAIT_AT {
+            waits.push(Wait { lane, count });
+        }
+        let end = record.end().max(record.begin());
+        let point = self.order.issued(lane, count, blocks_others);
+        let node = Node { point, begin: record.begin(), end, in_order_on, overlaps };
+        if in_order_on != 0 {
+            self.last_enqueue.insert(in_order_on, node.clone());
+        }
+        self.lanes[lane as usize].planned = count;
+
+        for section in record.sections().map_while(Result::ok) {
+            if section.tag == SectionTag::GraphHostIn {
+                let (address, blob) =
+                    section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what: "graph host memory" })?;
+                if section.presence == Presence::Withheld {
+                    return Err(Refusal::Withheld { what: "the host buffer" });
+                }
+                let shape = Shape::linear(blob.size_bytes);
+                let source = self.host.source(self.archive, HostKind::Pageable, blob.number, shape)?;
+                self.host.keep_until(self.host.window(), Wait { lane, count });
+                let side = HostSide::FillFrom(source);
+                self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;
+            }
+        }
+        self.note_results(call, &lowering)?;
+        self.note_coverage(call, &lowering, count);
+
+        let mut flags = 0;
+        if blocks_others {
+            flags |= flag::HAND_OFF;
+        }
+        match api.effect {
+            Effect::Query if record.ret() == 0 => flags |= flag::REPEAT_UNTIL_SUCCESS,
+            Effect::Query if record.ret() == NOT_READY => flags |= flag::NOT_READY_FINE,
+            _ => {}
+        }
+        let launches = |role: &Role| matches!(role, Role::KernelParams | Role::Extra);
+        if api.effect == Effect::Enqueue && call.succeeded() {
+            if special == Special::GraphLaunch {
+                flags |= flag::GRAPH;
+            } else if api.param_with(launches).is_some() || api.name.starts_with("hipLaunchByPtr") {
+                flags |= flag::KERNEL;
+            }
+            if api.param_with(|role| matches!(role, Role::Callback)).is_some() {
+                self.planned.callbacks += 1;
+            }
+        }
+        flags |= self.last_error_flags(call, special);
+        if api.ret == Returns::ChannelDesc || api.ret == Returns::Void {
+            flags |= flag::ANY_OUTCOME;
+        }
+        let device = match self.mutation {
+            Some(Mutation::IgnoreDevice) => 0,
+            _ if special == Special::SetDevice => -1,
+            _ => self.choices.devices.live(call.device),
+        };
+        if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
+            draft.set(0, 0);
+        }
+        let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
+            Some(placed) => placed,
+            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+        };
+        let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
+        let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
+        if !self.annotations.is_inside() {
+            self.planned.prefix_launches.0 += u64::from(flags & flag::KERNEL != 0);
+            self.planned.prefix_launches.1 += u64::from(flags & flag::GRAPH != 0);
+        }
+        waits.extend(self.annotations.gate(lane));
+        self.emit_before(call, chunk, launches, &mut waits);
+        self.emit_put_off(call, special, chunk, &mut waits)?;
+        let words = draft.words;
+        let issue = Issue {
+            thunk,
+            function,
+            api,
+            progress: if escort.follows() { 0 } else { count },
+            event: call.event,
+            lane,
+            expected: record.ret(),
+            device,
+            flags,
+        };
+        match stand_in {
+            Some(stand_in) => self.emit_stand_in(stand_in, draft, chunk, issue, &waits)?,
+            None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
+            None => match self.fill_of(call, &lowering) {
+                Some(fill) => {
+                    // The progress is published by the last instruction of the call.
+                    draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
+                    self.emit_fill(call, chunk, fill, issue.progress)?;
+                }
+                None => draft.finish(chunk, issue, &waits),
+            },
+        }
+        self.waits = waits;
+        self.annotate(call, &lowering, special, chunk);
+        self.note_lasting_state(call);
+        self.emit_after(call, &escort, words, chunk, count)?;
+        Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
+    }
+
+    /// A last error that was left by a call replay does not reissue cannot be there now.
+    pub(super) fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
+        let lane = &mut self.lanes[call.lane as usize];
+        let flags = match special {
+            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            _ => 0,
+        };
+        let forgotten = match special {
+            Special::GetLastError => true,
+            Special::PeekLastError => false,
+            // The next failure that is reissued takes its place.
+            _ => !call.succeeded() && call.record.ret() != NOT_READY,
+        };
+        lane.last_error_unknown &= !forgotten;
+        flags
+    }
+
+    /// Keeps track of which staged memory the device may still use.
+    pub(super) fn note_coverage(&mut self, call: &Call<'_>, lowering: &Lowering, count: u64) {
+        let (record, window) = (call.record, self.host.window());
+        let wait = Wait { lane: call.lane, count };
+        if lowering.stages {
+            self.host.keep_until(window, wait);
+            let stream = lowering.facts.enqueues_on.unwrap_or_else(|| self.objects.legacy_stream(call.device));
+            self.coverage.copy(window, stream, record.end());
+        }
+        if let Some((event, stream)) = lowering.facts.records.zip(lowering.facts.enqueues_on) {
+            self.coverage.record(event, stream, record.begin());
+        }
+        let host = &mut self.host;
+        self.coverage
+            .synchronised(lowering.facts.sync, record.begin(), wait, |window, wait| host.keep_until(window, wait));
+        if call.api.effect == Effect::BlockCopy
+            && let Some(stream) = lowering.facts.enqueues_on
+        {
+            // A blocking copy is complete when it returns.
+            let host = &mut self.host;
+            self.coverage.synchronised(Sync::Stream(stream), record.end() + 1, wait, |window, wait| {
+                host.keep_until(window, wait)
+            });
+        }
+    }
+
+    /// A returned pointer is a handle: the fat binary's.
+    pub(super) fn lower_return(&mut self, call: &Call<'_>, draft: &mut Draft, lowering: &mut Lowering) {
+        if call.api.ret != Returns::Pointer {
+            return;
+        }
+        let recorded = call.record.section_tagged(SectionTag::Return).map_or(0, |section| word_at(section.payload, 0));
+        if recorded == 0 {
+            return;
+        }
+        let handle = self.objects.new_handle(None);
+        draft.output(std::ptr::null(), handle.slot);
+        lowering.facts.creates.push(handle.object);
+        lowering.definitions.push(Definition::Handle { kind: HandleKind::FatBinary, value: recorded, handle });
+    }
+
+    /// The mutation that proves that kernels are told apart by code object.
+    pub(super) fn forget_module(&mut self, call: &Call<'_>, draft: &mut Draft) {
+        let Some(name) = call.record.section_tagged(SectionTag::Text) else { return };
+        let module = call.record.word(1);
+        let first = *self.first_module.entry(name.payload.to_vec()).or_insert(module);
+        if let Some(handle) = self.objects.handle(HandleKind::Module, first) {
+            draft.fixups.retain(|fixup| fixup.target != draft.words.wrapping_add(1));
+            draft.patch(1, handle.slot, 0);
+        }
+    }
+
+    /// The runtime's entry point for a call.
+    pub(crate) fn entry_point(&self, api: &Api) -> Result<*const c_void, Refusal> {
+        self.runtime.entry_point(api).ok_or_else(|| Refusal::Missing(self.runtime.path().display().to_string()))
+    }
+}
+
+/// The enqueue on the same stream that a call overlapped at capture, if the last one did. Two that overlapped are in truth
+/// unordered: they are issued in the order they were entered.
+fn overlapping<'n>(last: &'n FxHashMap<u32, Node>, call: &Call<'_>, stream: u32) -> Option<&'n Node> {
+    let last = (stream != 0).then(|| last.get(&stream)).flatten()?;
+    (last.lane() != call.lane && last.end >= call.record.begin()).then_some(last)
+}

@@ -1,0 +1,172 @@
+//! Arguments through which memory is given out, taken back, pinned, or known by another address.
+
+use hrr_format::catalogue::{MIN_BUFFER_BYTES, Role, Size};
+
+use super::Planner;
+use super::address::{Allocation, Space};
+use super::bounds::{MAX_ALLOCATION_BYTES, NOWHERE};
+use super::dependency::Use;
+use super::draft::Draft;
+use super::error::Refusal;
+use super::lower::{Call, Lowering, RecordInputs, out_bytes, word_at};
+use super::objects::Definition;
+use crate::instruction::Chunk;
+use crate::slots::Slot;
+use crate::stage::poison_address;
+
+impl<'a> Planner<'a> {
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
+    pub(super) fn lower_new_memory(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        size: Size,
+        space: Space,
+    ) {
+        let param = &call.api.params[usize::from(number)];
+        if call.record.word(usize::from(param.word)) == 0 {
+            return;
+        }
+        let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
+        draft.set(param.word, cell as u64);
+        let bytes = out_bytes(&call.record, number).unwrap_or_default();
+        let base = word_at(bytes, 0);
+        if !call.succeeded() || base == 0 {
+            return;
+        }
+        let inputs = RecordInputs { api: call.api, record: &call.record, fields: bytes };
+        let size_bytes = size.value(&inputs);
+        let release = match space {
+            _ if call.api.name.starts_with("hipIpc") => None,
+            Space::Device | Space::Managed => Some("hipFree"),
+            Space::Pinned => Some("hipHostFree"),
+            Space::Reserved => Some("hipMemAddressFree"),
+        };
+        let slot = self.define_memory(draft, lowering, cell, base, size_bytes, space, release);
+        self.place_new_memory(call, draft, lowering, (cell, slot), base, size_bytes);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
+    pub(super) fn define_memory(
+        &mut self,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        cell: *const u64,
+        base: u64,
+        size_bytes: Option<u64>,
+        space: Space,
+        release: Option<&'static str>,
+    ) -> Slot {
+        let slot = self.objects.slots.allocate(NOWHERE);
+        let object = self.objects.new_object();
+        draft.output(cell, slot);
+        lowering.facts.creates.push(object);
+        let bounded = size_bytes.is_some();
+        // One that nothing could have made has room for nothing.
+        let size_bytes = size_bytes.filter(|&size| size <= MAX_ALLOCATION_BYTES).unwrap_or(0);
+        let allocation = Allocation { base, size_bytes, slot, object, space, bounded, release };
+        lowering.definitions.push(Definition::Memory(allocation));
+        slot
+    }
+
+    /// The call tells a device address of memory that exists: a device variable, or the alias of pinned memory.
+    pub(super) fn lower_alias(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        size: Size,
+    ) {
+        let param = &call.api.params[usize::from(number)];
+        if call.record.word(usize::from(param.word)) == 0 {
+            return;
+        }
+        let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
+        draft.set(param.word, cell as u64);
+        let address = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, 0));
+        if !call.succeeded() || address == 0 || self.objects.memory.inside(address).is_some() {
+            return;
+        }
+        let of_host = call
+            .api
+            .params
+            .iter()
+            .filter(|param| matches!(param.role, Role::Host(..) | Role::Any(..)))
+            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
+            .map(|place| place.allocation.size_bytes - place.offset_bytes);
+        let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
+        self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+    }
+
+    pub(super) fn lower_pin(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+        size: Size,
+    ) -> Result<(), Refusal> {
+        /// A page: what runtimes pin.
+        const PAGE_BYTES: u64 = 4096;
+        let param = &call.api.params[usize::from(number)];
+        if !call.succeeded() || value == 0 {
+            if value != 0 {
+                draft.set(param.word, poison_address());
+            }
+            return Ok(());
+        }
+        let size_bytes = self.size_of(call, size).unwrap_or(0);
+        let place = self.host.lasting_place(size_bytes.saturating_add(2 * PAGE_BYTES))? as u64;
+        // The same offset in its page as the program's memory had.
+        let address = place.next_multiple_of(PAGE_BYTES) + value % PAGE_BYTES;
+        draft.set(param.word, address);
+        let slot = self.objects.slots.allocate(address);
+        let object = self.objects.new_object();
+        lowering.facts.creates.push(object);
+        let release = Some("hipHostUnregister");
+        let allocation =
+            Allocation { base: value, size_bytes, slot, object, space: Space::Pinned, bounded: true, release };
+        lowering.definitions.push(Definition::Memory(allocation));
+        Ok(())
+    }
+
+    pub(super) fn lower_free(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+    ) -> Result<(), Refusal> {
+        let param = &call.api.params[usize::from(number)];
+        match self.objects.memory.exact(value).copied() {
+            // It failed to free memory that is used further on: now it might not.
+            Some(_) if !call.succeeded() => Err(Refusal::NotReissued),
+            Some(allocation) => {
+                draft.patch(param.word, allocation.slot, 0);
+                self.release_placed(lowering, &allocation);
+                lowering.facts.uses.push((allocation.object, Use::Ends));
+                lowering.facts.memory.push((allocation.object, true));
+                self.objects.retire_memory(value);
+                Ok(())
+            }
+            None if call.succeeded() => Err(Refusal::Address { address: value, param: param.name }),
+            None => {
+                draft.set(param.word, poison_address());
+                Ok(())
+            }
+        }
+    }
+
+    /// Size of the device variable whose address a call asks for by its host symbol.
+    pub(super) fn variable_bytes(&self, call: &Call<'_>) -> Option<u64> {
+        let symbol = call.api.params.iter().find(|param| param.role == Role::VarSymbol)?;
+        self.objects.symbols.get(&call.record.word(usize::from(symbol.word)))?.size_bytes
+    }
+}

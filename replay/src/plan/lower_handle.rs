@@ -1,0 +1,147 @@
+//! Arguments that are handles: used, ended, and made.
+
+use hrr_format::catalogue::{HandleKind, Role};
+
+use super::Planner;
+use super::dependency::Use;
+use super::draft::Draft;
+use super::error::Refusal;
+use super::lower::{Call, Lowering};
+use super::objects::{Definition, STREAM_LEGACY, STREAM_PER_THREAD, stream_rule};
+use crate::instruction::{Chunk, Wait};
+use crate::slots::Slot;
+use crate::stage::poison_address;
+
+impl<'a> Planner<'a> {
+    /// The slot of a live handle; `None` where the call failed at capture over a handle that was nothing.
+    pub(crate) fn live_handle(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        kind: HandleKind,
+        value: u64,
+        how: Use,
+    ) -> Result<Option<Slot>, Refusal> {
+        match self.objects.handle(kind, value) {
+            Some(handle) => {
+                lowering.facts.uses.push((handle.object, how));
+                if handle.parent != 0 {
+                    lowering.facts.uses.push((handle.parent, Use::Reads));
+                }
+                Ok(Some(handle.slot))
+            }
+            None if call.succeeded() => Err(Refusal::Handle { kind, value }),
+            None => Ok(None),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a parameter is made of")]
+    pub(super) fn lower_handle(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        word: u8,
+        kind: HandleKind,
+        value: u64,
+        how: Use,
+    ) -> Result<(), Refusal> {
+        if value != 0 {
+            match self.live_handle(call, lowering, kind, value, how)? {
+                Some(slot) => draft.patch(word, slot, 0),
+                None => draft.set(word, poison_address()),
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "as above, with the chunk and the waits of a stream made on the spot"
+    )]
+    pub(super) fn lower_stream(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        word: u8,
+        value: u64,
+        waits: &mut Vec<Wait>,
+    ) -> Result<(), Refusal> {
+        let per_thread_api = call.api.name.ends_with("_spt");
+        if value == STREAM_PER_THREAD || (per_thread_api && value == 0) {
+            let handle = self.per_thread_stream(call, chunk, waits)?;
+            lowering.facts.uses.push((handle.object, Use::Reads));
+            if self.multiplexed {
+                draft.patch(word, handle.slot, 0);
+            }
+            lowering.note_stream(call, handle.stream);
+            return Ok(());
+        }
+        if value == 0 || value == STREAM_LEGACY {
+            let key = self.objects.legacy_stream(call.device);
+            lowering.note_stream(call, Some(key));
+            return Ok(());
+        }
+        self.lower_handle(call, draft, lowering, word, HandleKind::Stream, value, Use::Reads)?;
+        let key = self.objects.handle(HandleKind::Stream, value).and_then(|handle| handle.stream);
+        lowering.note_stream(call, key);
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a handle is made of")]
+    pub(super) fn lower_new_handle(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        cell: *const u64,
+        kind: HandleKind,
+        recorded: u64,
+        fresh: bool,
+    ) {
+        if !call.succeeded() || recorded == 0 {
+            return;
+        }
+        if !fresh && let Some(handle) = self.objects.handle(kind, recorded) {
+            lowering.facts.uses.push((handle.object, Use::Reads));
+            if call.api.name == "hipMemRetainAllocationHandle" {
+                self.objects.retain(kind, recorded);
+            }
+            return;
+        }
+        let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
+        let mut handle = self.objects.new_handle(stream);
+        handle.owned = fresh;
+        if matches!(kind, HandleKind::Function | HandleKind::Kernel | HandleKind::Node) {
+            handle.parent = self.parent_of(call);
+        }
+        if matches!(kind, HandleKind::Function | HandleKind::Kernel) {
+            self.name_function(call, handle.object);
+        }
+        draft.output(cell, handle.slot);
+        lowering.facts.creates.push(handle.object);
+        lowering.definitions.push(Definition::Handle { kind, value: recorded, handle });
+    }
+
+    /// The object that a function or node made by this call is a part of: its module, library or graph.
+    pub(super) fn parent_of(&self, call: &Call<'_>) -> u32 {
+        let mut wholes = call.api.params.iter().filter_map(|param| match param.role {
+            Role::Use(kind @ (HandleKind::Module | HandleKind::Library | HandleKind::Kernel | HandleKind::Graph)) => {
+                self.objects.handle(kind, call.record.word(usize::from(param.word)))
+            }
+            _ => None,
+        });
+        wholes.next().map_or(0, |whole| if whole.parent == 0 { whole.object } else { whole.parent })
+    }
+
+    /// The device that stands for a recorded one; one that a failed call named stays as it is where there is none.
+    pub(crate) fn live_device(&self, call: &Call<'_>, device: i32) -> Result<i32, Refusal> {
+        let live = self.choices.devices.live(device);
+        if call.succeeded() && live >= self.device_count {
+            return Err(Refusal::Device { device, count: self.device_count });
+        }
+        Ok(live)
+    }
+}

@@ -1,0 +1,199 @@
+//! Arguments that are addresses of memory: the device's, and the host's with its recorded contents.
+
+use hrr_format::catalogue::{Access, Role, Size, SizeInputs};
+use hrr_format::record::{Presence, Section, SectionTag};
+
+use super::Planner;
+use super::address::Space;
+use super::draft::Draft;
+use super::error::Refusal;
+use super::lower::{Call, Lowering, RecordInputs};
+use crate::slots::Slot;
+use crate::stage::{HostKind, Shape};
+
+impl<'a> Planner<'a> {
+    /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
+    pub(super) fn live_address(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        address: u64,
+        access: Access,
+        reach: Option<u64>,
+        param: &'static str,
+    ) -> Result<Option<(Slot, u64)>, Refusal> {
+        match self.objects.memory.find(address) {
+            Some(place) => {
+                self.check_range(call, &place, reach, param)?;
+                lowering.note_memory(&place.allocation, access);
+                Ok(Some((place.allocation.slot, place.offset_bytes)))
+            }
+            None if call.succeeded() => Err(Refusal::Address { address, param }),
+            None => Ok(None),
+        }
+    }
+
+    /// A parameter that names host memory, or memory of either side.
+    #[expect(clippy::too_many_arguments, reason = "one argument each for what a memory parameter is made of")]
+    pub(super) fn lower_memory(
+        &mut self,
+        call: &Call<'_>,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        number: u8,
+        value: u64,
+        access: Access,
+        size: Size,
+    ) -> Result<(), Refusal> {
+        let param = &call.api.params[usize::from(number)];
+        if value == 0 {
+            return Ok(());
+        }
+        let recorded = |tag| call.record.section(tag, number).filter(|section| section.presence != Presence::Absent);
+        if let Some(section) = recorded(SectionTag::BlobIn) {
+            let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
+            let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
+            self.scan_upload(call, blob);
+            draft.set(param.word, source as u64);
+            lowering.stages = true;
+            return Ok(());
+        }
+        if let Some(section) = recorded(SectionTag::BlobOut) {
+            let what = "the device-to-host result to validate against";
+            let (blob, shape) = self.blob_shape(call, &section, number, size, what)?;
+            let span = shape.span_bytes().unwrap_or(u64::MAX);
+            let place = self.host.place(self.host_kind(value), span)?;
+            draft.set(param.word, place as u64);
+            lowering.results.push((blob, place as usize, shape));
+            lowering.stages = true;
+            return Ok(());
+        }
+        if let Some(place) = self.objects.memory.find(value) {
+            self.check_range(call, &place, self.reach(call, size), param.name)?;
+            lowering.note_memory(&place.allocation, access);
+            draft.patch(param.word, place.allocation.slot, place.offset_bytes);
+            return Ok(());
+        }
+        if !call.succeeded() {
+            return Err(Refusal::NotReissued);
+        }
+        // Host memory without contents of its own: a copy captured into a graph, whose contents come with each launch.
+        let len_bytes = self.size_of(call, size).unwrap_or(0);
+        if len_bytes == 0 && matches!(param.role, Role::Any(..)) && size == Size::Unknown {
+            return Err(Refusal::Address { address: value, param: param.name });
+        }
+        let place = self.shadow(value, len_bytes)?;
+        draft.set(param.word, place as u64);
+        Ok(())
+    }
+
+    /// The contents that were recorded for the host memory at `address`, which a struct or an array names. Each piece of
+    /// memory that the recorder took for the host's has a section of its own, in order.
+    pub(super) fn next_contents<'r>(
+        &self,
+        call: &Call<'r>,
+        lowering: &mut Lowering,
+        number: u8,
+        address: u64,
+        access: Access,
+    ) -> Option<Section<'r>> {
+        let tag = if access.writes() { SectionTag::BlobOut } else { SectionTag::BlobIn };
+        let of_param = |section: &Section<'_>| section.tag == tag && section.param == number;
+        let mut sections = call.record.sections().map_while(Result::ok).filter(of_param);
+        let used = lowering.used.iter().filter(|used| **used == (tag, number)).count();
+        let section = sections.nth(used)?;
+        // What the program had from HIP as device memory had no contents recorded, whatever the copy's kind said.
+        let is_device =
+            self.objects.memory.inside(address).is_some_and(|place| !matches!(place.allocation.space, Space::Pinned));
+        if is_device {
+            return None;
+        }
+        lowering.used.push((tag, number));
+        (section.presence != Presence::Absent).then_some(section)
+    }
+
+    /// A place with the recorded contents of a section, or for the result to be compared with them.
+    pub(super) fn stage_contents(
+        &mut self,
+        call: &Call<'_>,
+        lowering: &mut Lowering,
+        section: &Section<'_>,
+        address: u64,
+        shape: Shape,
+    ) -> Result<*mut u8, Refusal> {
+        let is_source = section.tag == SectionTag::BlobIn;
+        let what = if is_source { "the host buffer" } else { "the device-to-host result to validate against" };
+        if section.presence == Presence::Withheld {
+            return Err(Refusal::Withheld { what });
+        }
+        let blob = section.blob().ok_or(Refusal::Lacks { what })?;
+        let kind = self.host_kind(address);
+        lowering.stages = true;
+        if is_source {
+            self.scan_upload(call, blob.number);
+            return Ok(self.host.source(self.archive, kind, blob.number, shape)?);
+        }
+        let place = self.host.place(kind, shape.span_bytes().unwrap_or(u64::MAX))?;
+        lowering.results.push((blob.number, place as usize, shape));
+        Ok(place)
+    }
+
+    /// Number and shape of the contents a section names, refused where they were withheld or do not fit the call.
+    pub(super) fn blob_shape(
+        &mut self,
+        call: &Call<'_>,
+        section: &Section<'_>,
+        number: u8,
+        size: Size,
+        what: &'static str,
+    ) -> Result<(u64, Shape), Refusal> {
+        if section.presence == Presence::Withheld {
+            return Err(Refusal::Withheld { what });
+        }
+        let blob = section.blob().ok_or(Refusal::Lacks { what })?;
+        let inputs = RecordInputs { api: call.api, record: &call.record, fields: &[] };
+        let shape = match size {
+            Size::Rect { width, height, pitch } => {
+                let value = |param| inputs.word(param, 0).unwrap_or(0);
+                Shape::rows(value(width), value(height), value(pitch))
+            }
+            _ => Shape::linear(blob.size_bytes),
+        };
+        let param = call.api.params[usize::from(number)].name;
+        // What the call will touch must be what was recorded, or it would reach past the memory made for it.
+        let touched = match size {
+            Size::Rect { .. } => shape.packed_bytes(),
+            _ => size.value(&inputs),
+        };
+        if touched != Some(blob.size_bytes) || shape.span_bytes().is_none() {
+            return Err(Refusal::Section {
+                param,
+                found_bytes: blob.size_bytes as usize,
+                expected_bytes: touched.unwrap_or(0) as usize,
+            });
+        }
+        Ok((blob.number, shape))
+    }
+
+    /// Whether the program had pinned the memory at this address.
+    pub(super) fn host_kind(&self, address: u64) -> HostKind {
+        match self.objects.memory.inside(address) {
+            Some(place) if place.allocation.space != Space::Device => HostKind::Pinned,
+            _ => HostKind::Pageable,
+        }
+    }
+
+    /// Host memory that stands for the program's at this address for as long as graphs may use it.
+    pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
+        if let Some((base, (size, place))) = self.shadows.range(..=address).next_back() {
+            let offset = address - base;
+            if offset.checked_add(len_bytes).is_some_and(|end| end <= *size) {
+                // SAFETY: `offset` is at most `size`, the length of the place.
+                return Ok(unsafe { (*place as *mut u8).add(offset as usize) });
+            }
+        }
+        let place = self.host.lasting_place(len_bytes)?;
+        self.shadows.insert(address, (len_bytes, place as usize));
+        Ok(place)
+    }
+}
