@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use hrr_format::stream_file::ContentsMode;
 
+use crate::ring;
 use crate::window::trigger::Trigger;
 
 /// Directory of the archive; unset or blank means that nothing is recorded.
@@ -15,6 +16,8 @@ const OUTPUT: &CStr = c"HIP_HRR_CAPTURE_OUTPUT";
 const CONTENT: &CStr = c"HIP_HRR_CAPTURE_CONTENT";
 /// Records only a window of the program.
 const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
+/// Keeps the last calls only.
+const FLIGHT_RECORDER: &CStr = c"HIP_HRR_FLIGHT_RECORDER";
 /// Where launchers put a process's rank, in order of preference.
 const RANKS: [&CStr; 5] =
     [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
@@ -41,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) contents: ContentsMode,
     /// What part of the program is recorded; `None` = all of it.
     pub(crate) window: Option<Trigger>,
+    /// Most bytes of stream files, where only the last calls are kept, without contents.
+    pub(crate) flight_recorder_bytes: Option<u64>,
 }
 
 /// Reads the environment.
@@ -64,9 +69,20 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
     };
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
-    match windows(variable) {
-        Ok(window) => Request::Record(Config { root, contents, window }),
-        Err(reason) => Request::Wrong(reason),
+    let ring = variable(FLIGHT_RECORDER).map(|value| value.to_string_lossy().into_owned());
+    let ring = ring.filter(|text| !text.trim().is_empty()).map(|text| ring::size(&text)).transpose();
+    match (windows(variable), ring) {
+        (Ok(Some(_)), Ok(Some(_))) => {
+            Request::Wrong("HIP_HRR_CAPTURE_WINDOW and HIP_HRR_FLIGHT_RECORDER exclude each other".to_owned())
+        }
+        (Ok(_), Ok(Some(_))) if contents == ContentsMode::Contents => Request::Wrong(
+            "a flight recorder keeps no contents: HIP_HRR_FLIGHT_RECORDER excludes HIP_HRR_CAPTURE_CONTENT=1"
+                .to_owned(),
+        ),
+        (Ok(window), Ok(flight_recorder_bytes)) => {
+            Request::Record(Config { root, contents, window, flight_recorder_bytes })
+        }
+        (Err(reason), _) | (_, Err(reason)) => Request::Wrong(reason),
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
         imported: None,
         window: process.windows_for_manifest(),
+        flight_recorder_bytes: process.config().flight_recorder_bytes,
         rank: config::rank(),
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     };

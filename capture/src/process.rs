@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use hrr_format::archive::{EVENTS_DIR, PROCESS_PREFIX, stream_path};
 use hrr_format::blob_store::{BLOBS_DIR, CODE_OBJECTS_DIR};
+use hrr_format::record::MAX_RECORD_BYTES;
 use hrr_format::stream_file::{ContentsMode, StreamHeader};
 
 use crate::clock::{self, Origin};
@@ -23,6 +24,7 @@ use crate::contents::pending_results::{self, PendingResults};
 use crate::description::Description;
 use crate::errno::KeepErrno;
 use crate::kernels::Kernels;
+use crate::ring::Rings;
 use crate::window::{self, Windows};
 use crate::writer::{Background, StreamIdentity, ThreadStream};
 use crate::{files, journal, manifest, notice, plan, recorder};
@@ -109,8 +111,11 @@ pub(crate) struct Process {
     graphs: GraphCopies,
     description: Description,
     windows: Option<Windows>,
-    /// Threads whose stream files were taken away, since they had made no call in a window.
-    threads_without_calls: AtomicU32,
+    rings: Option<Rings>,
+    /// Threads whose stream files were taken away: they had made no call in a window, or their rings' room was needed.
+    threads_gone: AtomicU32,
+    /// Longest record in bytes.
+    longest_record_bytes: usize,
 }
 
 impl Process {
@@ -142,7 +147,7 @@ impl Process {
 
     /// Threads that were recorded so far.
     pub(crate) fn thread_count(&self) -> u32 {
-        self.threads.load(Ordering::Relaxed) - self.threads_without_calls.load(Ordering::Relaxed)
+        self.threads.load(Ordering::Relaxed) - self.threads_gone.load(Ordering::Relaxed)
     }
 
     /// What the manifest says of windows, where only they are recorded.
@@ -202,7 +207,13 @@ impl Process {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn identity(&self, name: String) -> StreamIdentity {
+    /// Longest record in bytes that is written.
+    #[inline(always)]
+    pub(crate) fn longest_record_bytes(&self) -> usize {
+        self.longest_record_bytes
+    }
+
+    fn identity(&self, name: String, ring_part_bytes: u32) -> StreamIdentity {
         // Relaxed: numbers only have to differ.
         let thread = self.threads.fetch_add(1, Ordering::Relaxed);
         let header = StreamHeader {
@@ -213,6 +224,7 @@ impl Process {
             open_tick: clock::tick(),
             used_bytes: 0,
             name,
+            ring_part_bytes,
         };
         StreamIdentity { path: stream_path(&self.dir, thread), header }
     }
@@ -222,7 +234,7 @@ impl Process {
     /// # Errors
     /// Why its file cannot be made.
     pub(crate) fn open_side_stream(&self, name: &str) -> io::Result<Arc<ThreadStream>> {
-        ThreadStream::create(&self.identity(name.to_owned())).map(Arc::new)
+        ThreadStream::create(&self.identity(name.to_owned(), 0)).map(Arc::new)
     }
 
     /// Closes a stream of capture's own.
@@ -237,7 +249,21 @@ impl Process {
 
     /// Opens the calling thread's stream; the thread holds a count on what is returned.
     pub(crate) fn open_stream(&self) -> Option<*const ThreadStream> {
-        let identity = self.identity(thread_name());
+        let mut ring_part_bytes = 0;
+        if let Some(rings) = &self.rings {
+            let Some(room) = rings.take() else {
+                static SAID: AtomicBool = AtomicBool::new(false);
+                if !SAID.swap(true, Ordering::Relaxed) {
+                    notice::line(format_args!(
+                        "HIP_HRR_FLIGHT_RECORDER has no room for so many threads; the later ones are not recorded"
+                    ));
+                }
+                return None;
+            };
+            ring_part_bytes = room.part_bytes;
+            self.threads_gone.fetch_add(room.removed, Ordering::Relaxed);
+        }
+        let identity = self.identity(thread_name(), ring_part_bytes);
         let stream = match ThreadStream::create(&identity) {
             Ok(stream) => Arc::new(stream),
             Err(error) => {
@@ -261,10 +287,13 @@ impl Process {
     unsafe fn close_stream(&self, stream: &ThreadStream) -> io::Result<()> {
         // SAFETY: by the caller's contract.
         unsafe { stream.close() }?;
+        if let Some(rings) = &self.rings {
+            rings.ended(stream.file().path().to_owned(), stream.ring_part_bytes());
+        }
         if self.windows.is_some() && stream.events() == 0 {
             // A thread that made calls outside windows only. Where the file cannot be taken away it stays, empty.
             if std::fs::remove_file(stream.file().path()).is_ok() {
-                self.threads_without_calls.fetch_add(1, Ordering::Relaxed);
+                self.threads_gone.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())
@@ -376,7 +405,9 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         graphs: GraphCopies::default(),
         description: Description::default(),
         windows: config.window.map(Windows::new),
-        threads_without_calls: AtomicU32::new(0),
+        rings: config.flight_recorder_bytes.map(Rings::new),
+        threads_gone: AtomicU32::new(0),
+        longest_record_bytes: config.flight_recorder_bytes.map_or(MAX_RECORD_BYTES, |_| Rings::longest_record_bytes()),
         config,
         dir,
         pid,
@@ -419,7 +450,10 @@ fn say_recording(process: &Process) {
     };
     let part = match process.config.window {
         Some(trigger) => format!(" in the window {trigger}"),
-        None => String::new(),
+        None => match process.config.flight_recorder_bytes {
+            Some(bytes) => format!(", the last ones in {} KiB,", bytes >> 10),
+            None => String::new(),
+        },
     };
     notice::line(format_args!(
         "Recording HIP calls of pid {}{part} to {} (contents: {contents})",

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 use hrr_format::catalogue::Effect;
 use hrr_format::record::{
-    HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
+    HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
 use crate::contents::memory::Trust;
@@ -128,6 +128,10 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream_ptr = first_call();
             hot.inside.set(Inside::Program);
             if stream_ptr.is_null() {
+                if process::is_under_way() {
+                    // There was no room for this thread, and will be none: it is not asked for at each of its calls.
+                    hot.inside.set(Inside::Never);
+                }
                 return None;
             }
             hot.stream.set(stream_ptr);
@@ -457,8 +461,11 @@ unsafe fn write_launch(
     let (aux, draft) = unsafe { launch::launch(process::current(), shape, words) };
     let start = HEADER_BYTES + words.len() * 8;
     let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
-    let (draft, need, flags) =
-        if start + section > MAX_RECORD_BYTES { (None, start, flag::TRUNCATED) } else { (draft, start + section, 0) };
+    let (draft, need, flags) = if start + section > process::current().longest_record_bytes() {
+        (None, start, flag::TRUNCATED)
+    } else {
+        (draft, start + section, 0)
+    };
     // SAFETY: the caller is the stream's owner; the section lies within `need` bytes.
     unsafe {
         let at = reserve(stream, this, need);
@@ -503,7 +510,7 @@ unsafe fn write_general(
         draft.at_bytes = need as u32;
         need = need.saturating_add(section_bytes(draft.len_bytes as usize));
     }
-    if need > MAX_RECORD_BYTES {
+    if need > process::current().longest_record_bytes() {
         flags = flag::TRUNCATED;
         drafts.clear();
         need = start;

@@ -175,6 +175,9 @@ pub struct ProcessManifest {
     /// What the recorder was told to record, where that is only a window of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// Most bytes of stream files that a flight recorder keeps, where it is one: the last calls of each thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flight_recorder_bytes: Option<u64>,
     /// API names in record-id order.
     pub apis: Vec<String>,
     /// What was found when the archive was converted from another format.

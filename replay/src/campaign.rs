@@ -106,6 +106,9 @@ impl<'a> Campaign<'a> {
         live: Option<Arc<Live>>,
         watch: Option<&'a Watch<'a>>,
     ) -> Result<Self, ReplayError> {
+        if archive.manifest().flight_recorder_bytes.is_some() {
+            return Err(ReplayError::FlightRecorder);
+        }
         if let Some(window) = archive.manifest().window.as_ref().filter(|window| window.opened == 0) {
             return Err(ReplayError::NoWindow { trigger: window.trigger.clone() });
         }

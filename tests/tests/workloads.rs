@@ -137,7 +137,6 @@ every_way! {
     transformer: Cooperating;
     launch_rate: Independent;
     transfer_rate: Independent;
-    window: Cooperating;
     peer_devices: Cooperating;
     serving: Independent;
 }

@@ -279,6 +279,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         rank: None,
         imported: None,
         window: None,
+        flight_recorder_bytes: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

@@ -113,5 +113,6 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         apis: Vec::new(),
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
         window: None,
+        flight_recorder_bytes: None,
     }
 }

@@ -183,6 +183,7 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
             _ if summary.window.as_ref().is_some_and(|window| window.opened == 0) => {
                 "no: nothing was recorded".to_owned()
             }
+            _ if summary.flight_recorder.is_some() => "no: what the calls need was made before them".to_owned(),
             0 => "yes".to_owned(),
             calls => format!("no: {} below", counted(calls, "call")),
         },

@@ -70,8 +70,12 @@ struct Record {
 
     /// Record only a window: launches:A..B, time:A..B (in s, ms or m from the first HIP call), signal (SIGUSR2 opens and
     /// closes it) or api (hrr_capture_start and hrr_capture_stop do). What was made before comes with it
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", conflicts_with = "flight_recorder")]
     window: Option<OsString>,
+
+    /// Keep only the last calls of each thread, without contents, in at most SIZE (as 64M): for --info after a hang or a crash
+    #[arg(long, value_name = "SIZE", conflicts_with = "content")]
+    flight_recorder: Option<OsString>,
 
     /// The recorder [default: libhrr_capture.so in ../lib beside this program]
     #[arg(long, value_name = "FILE")]
@@ -115,7 +119,10 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
     let journal = Journal::create();
-    let part = [("HIP_HRR_CAPTURE_WINDOW", arguments.window.clone())];
+    let part = [
+        ("HIP_HRR_CAPTURE_WINDOW", arguments.window.clone()),
+        ("HIP_HRR_FLIGHT_RECORDER", arguments.flight_recorder.clone()),
+    ];
     let interception =
         Interception::new(arguments.library.as_deref(), &output, arguments.content, &part, journal.path())?;
     if arguments.print_environment {
