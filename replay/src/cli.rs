@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use hrr_format::archive::Archive;
+use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
 
 use crate::addresses::RecordedAddresses;
@@ -27,7 +27,9 @@ use crate::runtime::Runtime;
 use crate::summary;
 use crate::tools::{self, State};
 use crate::topology::PinPolicy;
-use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
+use crate::trace::replayed::Drawn;
+use crate::trace::target::{TraceError, TraceTarget};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,17 +122,22 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
+    /// --info: of the recorded run, without a GPU
+    #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
+    trace: Option<PathBuf>,
+
     /// The program's own gaps between calls: asap (none), recorded, or xF to shorten them F times
     #[arg(long, value_name = "PACE", default_value = "asap", help_heading = "Timing runs")]
     pace: Pace,
 
     /// Measure only events A up to, not including, B (or A..=B, A.., ..B): those before are replayed as set-up, those behind
-    /// not at all. With --events and --csv: list only these
+    /// not at all. With --info: list and draw only these
     #[arg(long, value_name = "A..B", conflicts_with = "kernels", help_heading = "Timing runs")]
     range: Option<EventRange>,
 
     /// As --range, by kernel launches: from launch A up to, not including, launch B
-    #[arg(long, value_name = "A..B", conflicts_with = "info", help_heading = "Timing runs")]
+    #[arg(long, value_name = "A..B", help_heading = "Timing runs")]
     kernels: Option<EventRange>,
 
     /// Go on after a call that fails, and count it
@@ -147,6 +154,10 @@ struct Arguments {
         help_heading = "Triage"
     )]
     sync_watchdog_ms: u64,
+
+    /// Behind which operations the watchdog records an event, to tell how far each stream has come
+    #[arg(long, value_enum, default_value = "paced", value_name = "WHICH", help_heading = "Triage")]
+    watchdog_marks: MarksArgument,
 
     /// When the watchdog fires: write the diagnosis to FILE, as JSON
     #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
@@ -252,6 +263,14 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MarksArgument {
+    /// Each on streams that get few; now and then on streams that get many
+    Paced,
+    /// Each: names the operation that does not end in any case, and slows streams of short kernels down
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OrderArgument {
     /// Whatever had returned before a call was entered returns before it is issued
     Capture,
@@ -298,6 +317,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    if let Some(trace) = &arguments.trace {
+        TraceTarget::check(trace).map_err(|error| error.to_string())?;
+    }
     let chosen = match (arguments.rank, arguments.all_processes) {
         (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
         (None, true) => processes::assigned(path),
@@ -348,13 +370,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         addresses,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
-        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing || arguments.trace.is_some() },
         pace: arguments.pace,
         range: match (&arguments.range, &arguments.kernels) {
             (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
             (None, Some(range)) => Some(RangeOption::Kernels { from: range.0.start, to: range.0.end }),
             (None, None) => None,
         },
+        trace: arguments.trace.as_ref().map(|trace| own_file(arguments, trace, path)),
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
@@ -369,10 +392,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     print_all(&summary::summary(&outcome));
     let mut code = outcome.exit_code();
-    let report = arguments.report.as_ref().map(|report| match arguments.all_processes {
-        true => processes::of_process(report, path),
-        false => report.clone(),
-    });
+    if let Some(trace) = &outcome.trace {
+        code = code.max(tell_trace(trace));
+    }
+    let report = arguments.report.as_ref().map(|report| own_file(arguments, report, path));
     if let Some(report) = &report
         && let Err(error) = outcome.report.write(report)
     {
@@ -390,6 +413,29 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
     }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// The file that is meant where several processes would write to one.
+fn own_file(arguments: &Arguments, file: &Path, process: &Path) -> PathBuf {
+    if arguments.all_processes { processes::of_process(file, process) } else { file.to_owned() }
+}
+
+/// Tells what became of a timeline. The exit code for it.
+fn tell_trace(trace: &Result<Drawn, TraceError>) -> i32 {
+    match trace {
+        Ok(drawn) if drawn.left_out > 0 => {
+            eprintln!(
+                "[HRR] {} calls and pieces of work are not in the timeline; --range makes it smaller",
+                drawn.left_out
+            );
+            0
+        }
+        Ok(_) => 0,
+        Err(error) => {
+            eprintln!("[HRR] {error}");
+            1
+        }
+    }
 }
 
 /// Prints the diagnosis, and writes it where it was asked for.
@@ -421,6 +467,10 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
         trace_sync: tracing(arguments.trace_sync || set("HIP_HRR_REPLAY_TRACE_SYNC")),
         progress_kernels: arguments.progress_kernels,
         progress_every: (arguments.progress_seconds > 0).then(|| Duration::from_secs(arguments.progress_seconds)),
+        marks: match arguments.watchdog_marks {
+            MarksArgument::Paced => MarkPolicy::Paced,
+            MarksArgument::All => MarkPolicy::All,
+        },
     }
 }
 
@@ -435,7 +485,7 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let options = InfoOptions {
         calls: if arguments.events { Calls::List } else { Calls::Total },
         output: if arguments.json { Output::Json } else { Output::Text },
-        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: arguments.range.clone() },
+        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: info_range(path, arguments)? },
         csv: arguments.csv.clone(),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -447,6 +497,12 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         let archive = Archive::open(path).map_err(|error| error.to_string())?;
         crate::report::recorded::recorded(&archive).write(report).map_err(|error| error.to_string())?;
     }
+    if let Some(trace) = &arguments.trace {
+        // What can be read of a damaged archive is drawn, as it is listed.
+        let archive = Archive::open_with(path, Damaged::Tolerate).map_err(|error| error.to_string())?;
+        let drawn = crate::trace::recorded::write(trace, &archive, &options.filter);
+        tell_trace(&Ok(drawn.map_err(|error| error.to_string())?));
+    }
     match printed {
         // What can be read of a damaged archive is what was asked for; the damage has been named.
         Ok(Condition::Whole | Condition::Damaged) => Ok(ExitCode::SUCCESS),
@@ -454,6 +510,15 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         Err(InfoError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The events that are listed and drawn, where not all are.
+fn info_range(path: &Path, arguments: &Arguments) -> Result<Option<EventRange>, String> {
+    let Some(kernels) = &arguments.kernels else { return Ok(arguments.range.clone()) };
+    let archive = Archive::open_with(path, Damaged::Tolerate).map_err(|error| error.to_string())?;
+    EventRange::of_kernels(&archive, kernels)
+        .map(Some)
+        .ok_or_else(|| format!("{}: the archive has no kernel launch {}", path.display(), kernels.0.start))
 }
 
 /// What is to be done to the archive besides replaying it, if anything.

@@ -1,5 +1,6 @@
 //! One replay from an opened archive to its outcome: plan, stage, run, validate.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +19,14 @@ use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
+use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
 use crate::run::watchdog::Watch;
 use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::topology::PinPolicy;
+use crate::trace::replayed::{self, Drawn};
+use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::trace::Live;
 use crate::triage::{HangHandler, TriageOptions};
 use crate::validate::Verdict;
@@ -59,6 +63,8 @@ pub struct ReplayOptions {
     pub range: Option<RangeOption>,
     /// What is done otherwise than recorded.
     pub choices: Choices,
+    /// File for a timeline of the first repetition that is reported; needs [`Measure::timing`].
+    pub trace: Option<PathBuf>,
     /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
     /// runtime has left them.
     pub addresses: Option<Arc<RecordedAddresses>>,
@@ -118,6 +124,9 @@ pub enum ReplayError {
         /// The runtime.
         path: String,
     },
+    /// No timeline can be written where it is wanted.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// There is no device to replay on.
     #[error("{path} sees no device; check that a GPU is present and accessible")]
     NoDevice {
@@ -193,6 +202,8 @@ pub struct Outcome {
     pub gpu: Option<GpuTimes>,
     /// What was measured.
     pub report: RunReport,
+    /// What became of the timeline, where one was wanted.
+    pub trace: Option<Result<Drawn, TraceError>>,
 }
 
 impl Outcome {
@@ -266,7 +277,7 @@ pub fn replay(
     let Some(limit) = options.watchdog else {
         return replay_watched(archive, runtime, options, on_prepared, live, None);
     };
-    let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
+    let watch = Watch::new(archive, runtime, limit, options.triage.marks, options.on_hang.clone());
     let (alive, over) = crossbeam::channel::bounded(0);
     std::thread::scope(|scope| {
         let watch = &watch;
@@ -286,12 +297,20 @@ fn replay_watched<'a>(
     watch: Option<&'a Watch<'a>>,
 ) -> Result<Outcome, ReplayError> {
     check_streams(archive)?;
+    let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
+    let mut trace = None;
     let campaign = Campaign::new(archive, runtime, options, live, watch)?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
     let (mut planned_again, mut done) = (false, 0u64);
+    // The timeline is of the first repetition behind those that warm up.
+    let keep = |done: u64| match options.trace {
+        Some(_) if done == u64::from(options.warmup) => Keep::Spans,
+        _ => Keep::Sums,
+    };
     let (session, last) = loop {
+        campaign.keep(keep(done));
         let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
             first_setup.get_or_insert(prepared.setup);
             if let Some(on_prepared) = on_prepared.take() {
@@ -301,6 +320,9 @@ fn replay_watched<'a>(
         let mut setup = if done == 0 { Duration::ZERO } else { session.setup };
         let ended = loop {
             done += 1;
+            if let Some((taken, target)) = ran.taken.take().and_then(|taken| Some((taken, target.take()?))) {
+                trace = Some(replayed::write(target, archive, runtime, options, &taken));
+            }
             if done > u64::from(options.warmup) {
                 gathered.add(sections(&ran, setup), ran.measured.as_ref(), ran.resolved.as_ref());
             }
@@ -308,6 +330,7 @@ fn replay_watched<'a>(
             if over || !session.is_kept() {
                 break over;
             }
+            campaign.keep(keep(done));
             match campaign.run_again(&mut session) {
                 Some(again) => ran = again,
                 None => break true,
@@ -323,6 +346,7 @@ fn replay_watched<'a>(
     outcome.setup = first_setup.unwrap_or_default();
     outcome.planned_each_repetition = planned_again;
     outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
+    outcome.trace = trace.or_else(|| target.map(|target| Err(target.not_reached())));
     if outcome.abandoned {
         session.abandon();
     }
@@ -396,6 +420,7 @@ fn outcome(
         planned_each_repetition: false,
         gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
         report: RunReport::default(),
+        trace: None,
     }
 }
 

@@ -34,6 +34,7 @@ pub mod summary;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;
+pub mod trace;
 pub mod triage;
 pub mod validate;
 

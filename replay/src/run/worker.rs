@@ -13,7 +13,7 @@ use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
-use super::progress::Progress;
+use super::progress::{Cores, Progress};
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::plan::bounds::NOWHERE;
@@ -146,6 +146,8 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) lanes: usize,
+    /// Workers that issue calls.
+    pub(crate) workers: usize,
     pub(crate) multiplexed: bool,
     pub(crate) continue_on_error: bool,
     pub(crate) cores: Vec<Option<usize>>,
@@ -158,7 +160,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
     let (ended, on_end) = crossbeam::channel::unbounded();
     let shared = Arc::new(Shared {
         // One more than there are captured threads: the gate in front of what is timed.
-        progress: Progress::new(settings.lanes + 1),
+        progress: Progress::new(settings.lanes + 1, Cores::of(settings.workers)),
         runtime: settings.runtime,
         multiplexed: settings.multiplexed,
         continue_on_error: settings.continue_on_error,
@@ -452,7 +454,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         {
             return;
         }
-        let measured = measured.map(|measured| self.end_call(measured));
+        let measured = measured.map(|measured| self.end_call(measured, instruction.event, outcome));
         // A call that failed made nothing: its slots stay what they were, which is no address and no handle.
         let outputs = if outcome.code == instruction.expected { instruction.outputs.of(&chunk.outputs) } else { &[] };
         for output in outputs {
@@ -471,7 +473,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
         if let Some(measured) = measured {
-            self.note_call(instruction, measured);
+            self.note_call(chunk, instruction, measured);
         }
     }
 
