@@ -154,6 +154,14 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         )
     };
     line("Contents", &contents)?;
+    if let Some(ring) = &summary.flight_recorder {
+        let size = bytes_text(ring.size_bytes);
+        let from = ring.complete_from_us / 1000.0;
+        line(
+            "Ring",
+            &format!("a flight recorder: the last calls in at most {size}, of every thread from {from:.3} ms on"),
+        )?;
+    }
     if let Some(window) = &summary.window {
         line("Window", &window_text(window))?;
     }
