@@ -76,7 +76,8 @@ fn the_program_itself_opens_and_closes_windows() {
 #[test]
 fn a_signal_opens_a_window_and_another_closes_it() {
     let recording = record("signal", &["60", "signal", "20", "40"]);
-    expect_everywhere(&recording, 20 * RESULTS - 1..=20 * RESULTS);
+    // It is acted on at the next call of any thread, which may be in the iteration before or after.
+    expect_everywhere(&recording, 19 * RESULTS..=21 * RESULTS);
 }
 
 #[test]
