@@ -7,6 +7,9 @@ use std::path::PathBuf;
 
 use hrr_format::stream_file::ContentsMode;
 
+use crate::ring;
+use crate::window::trigger::Trigger;
+
 /// Directory of the archive; unset or blank means that nothing is recorded.
 const OUTPUT: &CStr = c"HIP_HRR_CAPTURE_OUTPUT";
 /// `1` records contents too.
@@ -18,6 +21,10 @@ const HOST_SNAPSHOT_MAX_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_MAX_MB";
 const HOST_SNAPSHOT_TOTAL_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_TOTAL_MB";
 /// `all` looks through all such memory before each launch, and not only through what the launch is given addresses in.
 const HOST_SNAPSHOT_SCOPE: &CStr = c"HIP_HRR_HOST_SNAPSHOT_SCOPE";
+/// Records only a window of the program.
+const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
+/// Keeps the last calls only.
+const FLIGHT_RECORDER: &CStr = c"HIP_HRR_FLIGHT_RECORDER";
 /// Where launchers put a process's rank, in order of preference.
 const RANKS: [&CStr; 5] =
     [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
@@ -29,6 +36,8 @@ pub(crate) enum Request {
     Off,
     /// Recording was asked for and is refused because the process runs with privileges that its caller lacks.
     Privileged,
+    /// Recording was asked for in a way that makes no sense.
+    Wrong(String),
     /// Recording.
     Record(Config),
 }
@@ -42,6 +51,10 @@ pub(crate) struct Config {
     pub(crate) contents: ContentsMode,
     /// Whether what the host stores in memory that devices use directly is recorded with them.
     pub(crate) host_snapshots: Option<HostSnapshots>,
+    /// What part of the program is recorded; `None` = all of it.
+    pub(crate) window: Option<Trigger>,
+    /// Most bytes of stream files, where only the last calls are kept, without contents.
+    pub(crate) flight_recorder_bytes: Option<u64>,
 }
 
 /// How memory that devices use directly is looked through.
@@ -86,7 +99,31 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
     let host_snapshots = if contents == ContentsMode::Contents { host_snapshots(variable) } else { None };
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
-    Request::Record(Config { root, contents, host_snapshots })
+    let ring = variable(FLIGHT_RECORDER).map(|value| value.to_string_lossy().into_owned());
+    let ring = ring.filter(|text| !text.trim().is_empty()).map(|text| ring::size(&text)).transpose();
+    match (windows(variable), ring) {
+        (Ok(Some(_)), Ok(Some(_))) => {
+            Request::Wrong("HIP_HRR_CAPTURE_WINDOW and HIP_HRR_FLIGHT_RECORDER exclude each other".to_owned())
+        }
+        (Ok(_), Ok(Some(_))) if contents == ContentsMode::Contents => Request::Wrong(
+            "a flight recorder keeps no contents: HIP_HRR_FLIGHT_RECORDER excludes HIP_HRR_CAPTURE_CONTENT=1"
+                .to_owned(),
+        ),
+        (Ok(window), Ok(flight_recorder_bytes)) => {
+            Request::Record(Config { root, contents, host_snapshots, window, flight_recorder_bytes })
+        }
+        (Err(reason), _) | (_, Err(reason)) => Request::Wrong(reason),
+    }
+}
+
+/// What part of the program is recorded, as the environment says; `None` where that is all of it, or says nothing sensible.
+pub(crate) fn window() -> Option<Trigger> {
+    windows(&variable).ok().flatten()
+}
+
+fn windows(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Result<Option<Trigger>, String> {
+    let text = variable(WINDOW).map(|value| value.to_string_lossy().into_owned());
+    text.filter(|text| !text.trim().is_empty()).map(|text| Trigger::parse(&text)).transpose()
 }
 
 fn host_snapshots(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<HostSnapshots> {

@@ -46,6 +46,10 @@ pub(crate) enum Hook {
     DestroyStream,
     /// A device is reset: everything on it is gone.
     Reset,
+    /// Memory is mapped into a reserved address range.
+    Map,
+    /// Memory is taken out of a reserved address range.
+    Unmap,
     /// Something happens to a graph.
     Graph(GraphHook),
 }
@@ -118,6 +122,8 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipStreamEndCapture", Hook::EndCapture),
     ("hipStreamEndCapture_spt", Hook::EndCapture),
     ("hipStreamDestroy", Hook::DestroyStream),
+    ("hipMemMap", Hook::Map),
+    ("hipMemUnmap", Hook::Unmap),
     ("hipDeviceReset", Hook::Reset),
     ("hipDevicePrimaryCtxReset", Hook::Reset),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
@@ -243,6 +249,7 @@ impl HookCall<'_> {
                 process.pending().forget_stream(self.word(0));
                 process.host_memory().inspect(|memory| memory.forget_stream(self.word(0)));
             }
+            Hook::Unmap => process.allocations().unmap(self.word(0), self.word(1)),
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
             Hook::Graph(GraphHook::DestroyExec) => process.graphs().remove_exec(self.word(0)),
@@ -296,9 +303,15 @@ impl HookCall<'_> {
                 Hook::Enumeration(what) => self.name_enumerated(what),
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
+                Hook::Map => process.allocations().map(self.word(0), self.word(1)),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::LinkedFile | Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {
-                }
+                Hook::LinkedFile
+                | Hook::EndCapture
+                | Hook::Unload
+                | Hook::DestroyStream
+                | Hook::Reset
+                | Hook::Unmap
+                | Hook::None => {}
             }
         }
     }
@@ -414,13 +427,14 @@ impl HookCall<'_> {
             // SAFETY: by the caller's contract results are where the arguments say.
             unsafe {
                 match param.role {
-                    Role::NewDevice(size) | Role::NewRange(size) => {
+                    Role::NewDevice(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
                     }
                     Role::NewManaged(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
                         follow(self.pointee(word), size.value(&inputs), Kind::Managed);
                     }
+                    Role::NewRange(size) => allocations.reserve(self.pointee(word), size.value(&inputs)),
                     Role::NewHost(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Pinned);
                         follow(self.pointee(word), size.value(&inputs), Kind::Pinned);

@@ -69,6 +69,8 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
             too_large: count(|counters| &counters.not_recorded),
         },
         imported: None,
+        window: process.windows_for_manifest(),
+        flight_recorder_bytes: process.config().flight_recorder_bytes,
         rank: config::rank(),
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     };
@@ -79,7 +81,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
 
 /// Writes the process manifest again once the clock's rate is known well, for a process that may be killed.
 pub(crate) fn refine() {
-    if process::is_recording() {
+    if process::is_under_way() {
         // The one written at start is good enough where this fails.
         let _ = write(process::current(), Completeness::Begun);
     }

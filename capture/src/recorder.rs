@@ -8,13 +8,15 @@
 //! exit handlers and thread-exit destructors find it. While a thread is inside a recorded call, what it calls is the
 //! runtime's own doing and passes through unrecorded; that includes whatever capture itself asks of the runtime.
 
+mod windowed;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 use hrr_format::catalogue::{Effect, Role};
 use hrr_format::record::{
-    HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
+    HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
 use crate::contents::graph_copies::{self, GraphCopy};
@@ -27,8 +29,11 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
+use crate::window::outside::Kept;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, runtime, small_stack};
+pub(crate) use windowed::look_at_window;
+use windowed::{Entered, enter_window, leave_outside};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,8 @@ struct Hot {
     /// Number of the runtime that the call is in.
     runtime: Cell<usize>,
     stream: Cell<*const ThreadStream>,
+    /// Number of the window that the thread made its last recorded call in; zero without windows.
+    window: Cell<u64>,
     /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
     polled: Cell<*mut u8>,
 }
@@ -56,6 +63,7 @@ thread_local! {
             inside: Cell::new(Inside::Program),
             runtime: Cell::new(0),
             stream: Cell::new(std::ptr::null()),
+            window: Cell::new(0),
             polled: Cell::new(std::ptr::null_mut()),
         }
     };
@@ -72,13 +80,16 @@ pub(crate) struct Call {
     follows: bool,
     /// Entry tick of a query that is asked again, for which `record` is that of the answers so far; 0 = any other call.
     polled_again: u64,
+    /// The call was entered outside a window; `record` is null where nothing is kept of it.
+    outside: bool,
 }
 
 /// What a thread remembers of its call between entry and return, and buffers it reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    drafts: Vec<Draft>,
-    transfers: Transfers,
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) transfers: Transfers,
+    pub(crate) kept: Kept,
     in_call: InCall,
 }
 
@@ -91,6 +102,7 @@ pub(crate) fn never_record_this_thread() {
 pub(crate) fn forget_stream() {
     HOT.with(|hot| {
         hot.stream.set(std::ptr::null());
+        hot.window.set(0);
         hot.polled.set(std::ptr::null_mut());
     });
 }
@@ -121,6 +133,10 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream_ptr = first_call();
             hot.inside.set(Inside::Program);
             if stream_ptr.is_null() {
+                if process::is_under_way() {
+                    // There was no room for this thread, and will be none: it is not asked for at each of its calls.
+                    hot.inside.set(Inside::Never);
+                }
                 return None;
             }
             hot.stream.set(stream_ptr);
@@ -132,8 +148,16 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         // processor agree.
         compiler_fence(Ordering::SeqCst);
         if !process::is_recording() {
-            stream.set_busy(false);
-            return None;
+            // SAFETY: by this function's contract.
+            match unsafe { enter_window::<RUNTIME>(hot, stream, stream_ptr, api, words) } {
+                Entered::Inside => {}
+                Entered::Outside(call) => return Some(call),
+                Entered::Passing => {
+                    hot.inside.set(Inside::Program);
+                    stream.set_busy(false);
+                    return None;
+                }
+            }
         }
         hot.inside.set(Inside::Call);
         hot.runtime.set(RUNTIME);
@@ -145,7 +169,15 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             // SAFETY: nothing was written to the stream since, so the record's segment is still the current one.
             if let Some(begin) = unsafe { polling::ask_again(polled, api, words) } {
                 let follows = host_memory::in_flight();
-                return Some(Call { record: polled, stream: stream_ptr, plan, sequence, follows, polled_again: begin });
+                return Some(Call {
+                    record: polled,
+                    stream: stream_ptr,
+                    plan,
+                    sequence,
+                    follows,
+                    polled_again: begin,
+                    outside: false,
+                });
             }
         }
         let follows = host_memory::any();
@@ -172,7 +204,7 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream.set_busy(false);
             return None;
         }
-        Some(Call { record, stream: stream_ptr, plan, sequence, follows, polled_again: 0 })
+        Some(Call { record, stream: stream_ptr, plan, sequence, follows, polled_again: 0, outside: false })
     })
 }
 
@@ -191,6 +223,13 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         }
         // SAFETY: the thread holds a count on its stream.
         let stream = unsafe { &*call.stream };
+        if call.outside {
+            // SAFETY: as for this function.
+            unsafe { leave_outside(hot, stream, &call, code, raw) };
+            stream.set_busy(false);
+            hot.inside.set(Inside::Program);
+            return;
+        }
         if call.polled_again != 0 {
             // SAFETY: as for this function.
             unsafe { leave_query(hot, stream, call, code, end) };
@@ -291,7 +330,7 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
 /// # Safety
 /// A whole header lies there, which only this thread writes.
 #[inline(always)]
-unsafe fn set_returned(record: *mut u8) {
+pub(crate) unsafe fn set_returned(record: *mut u8) {
     // SAFETY: the flag byte lies in the record's header.
     let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
     // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
@@ -334,6 +373,9 @@ fn out_of_room(stream: &ThreadStream, error: &std::io::Error) {
 }
 
 /// Stores everything of a record but its sections and its length.
+///
+/// # Safety
+/// `at` has room for a header and the words, 8-byte aligned, zero and this thread's alone.
 #[inline(always)]
 pub(crate) unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
     // SAFETY: the caller reserved a header and the words; the memory is zero, 8-byte aligned and this thread's alone.
@@ -450,8 +492,11 @@ unsafe fn write_launch(
     }
     let start = HEADER_BYTES + words.len() * 8;
     let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
-    let (draft, need, flags) =
-        if start + section > MAX_RECORD_BYTES { (None, start, flag::TRUNCATED) } else { (draft, start + section, 0) };
+    let (draft, need, flags) = if start + section > process::current().longest_record_bytes() {
+        (None, start, flag::TRUNCATED)
+    } else {
+        (draft, start + section, 0)
+    };
     // SAFETY: the caller is the stream's owner; the section lies within `need` bytes.
     unsafe {
         let at = reserve(stream, this, need);
@@ -478,7 +523,7 @@ unsafe fn write_general(
 ) -> *mut u8 {
     let _errno = KeepErrno::new();
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
-    let Scratch { drafts, transfers, in_call } = unsafe { stream.scratch() };
+    let Scratch { drafts, transfers, in_call, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the caller's contract the words are those of the call.
         let aux = unsafe { sections::draft(process::current(), plan, words, drafts, transfers) };
@@ -501,7 +546,7 @@ unsafe fn write_general(
         draft.at_bytes = need as u32;
         need = need.saturating_add(section_bytes(draft.len_bytes as usize));
     }
-    if need > MAX_RECORD_BYTES {
+    if need > process::current().longest_record_bytes() {
         flags = flag::TRUNCATED;
         drafts.clear();
         need = start;
@@ -523,7 +568,11 @@ unsafe fn write_general(
     }
 }
 
-unsafe fn write_draft(record: *mut u8, draft: &Draft) {
+/// Stores a section that has its place.
+///
+/// # Safety
+/// `record` has room for the section where it was given its place; memory sources are readable.
+pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     // SAFETY: the caller reserved the section at its offset; memory sources are readable by the call's own contract.
     unsafe {
         let section = record.add(draft.at_bytes as usize);
@@ -538,7 +587,11 @@ unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     }
 }
 
-unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
+/// Stores the results of a call in the sections that were drafted for it.
+///
+/// # Safety
+/// The caller is the stream's owner, and its drafts describe the record.
+pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let scratch = unsafe { stream.scratch() };
     for draft in &scratch.drafts {

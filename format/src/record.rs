@@ -69,8 +69,11 @@ pub mod flag {
     /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
     /// [`Note`](super::SectionTag::Note) says what.
     pub const REFUSED: u8 = 16;
+    /// The record brings about what there was when a window of recording was opened: a call that the program made before,
+    /// or a copy that gives memory the contents it had. Replay takes it as set-up.
+    pub const PREAMBLE: u8 = 32;
     /// Every bit that has a meaning.
-    pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED;
+    pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED | PREAMBLE;
 }
 
 /// Values of the api field that are not HIP calls.

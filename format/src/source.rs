@@ -31,6 +31,8 @@ pub(crate) enum Bytes {
     Mapped(Mmap),
     /// Unpacked into memory of its own.
     Unpacked(MmapMut),
+    /// Put together from parts of it.
+    Put(Vec<u8>),
 }
 
 impl Deref for Bytes {
@@ -40,6 +42,7 @@ impl Deref for Bytes {
         match self {
             Bytes::Mapped(bytes) => bytes,
             Bytes::Unpacked(bytes) => bytes,
+            Bytes::Put(bytes) => bytes,
         }
     }
 }

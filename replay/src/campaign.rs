@@ -18,7 +18,7 @@ use crate::instruction::{Chunk, Wait};
 use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
-use crate::plan::annotate::Annotate;
+use crate::plan::annotate::{Annotate, RangeOption};
 use crate::plan::error::PlanError;
 use crate::plan::escort::TriagePlan;
 use crate::plan::kernel_choice::Replaced;
@@ -95,6 +95,12 @@ fn met_no_device(archive: &Archive) -> bool {
     archive.manifest().devices.is_empty() && archive.streams().iter().any(told)
 }
 
+/// The calls behind the preamble of an archive that holds only a window of a program.
+fn recorded_window(archive: &Archive) -> Option<RangeOption> {
+    let from = archive.manifest().window.as_ref()?.preamble_calls;
+    (from > 0).then_some(RangeOption::Events { from, to: u64::MAX })
+}
+
 impl<'a> Campaign<'a> {
     /// A campaign on a runtime that has a device.
     pub(crate) fn new(
@@ -104,6 +110,12 @@ impl<'a> Campaign<'a> {
         live: Option<Arc<Live>>,
         watch: Option<&'a Watch<'a>>,
     ) -> Result<Self, ReplayError> {
+        if archive.manifest().flight_recorder_bytes.is_some() {
+            return Err(ReplayError::FlightRecorder);
+        }
+        if let Some(window) = archive.manifest().window.as_ref().filter(|window| window.opened == 0) {
+            return Err(ReplayError::NoWindow { trigger: window.trigger.clone() });
+        }
         let tolerance = Tolerance::from_env()?;
         let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
         let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
@@ -203,6 +215,11 @@ impl<'a> Campaign<'a> {
         self.assignment.worker_of.len()
     }
 
+    /// Which part of the archive is measured: what was asked for; else, of a recorded window, what is behind its preamble.
+    fn range(&self) -> Option<RangeOption> {
+        self.options.range.or_else(|| recorded_window(self.archive))
+    }
+
     fn annotate(&self) -> Annotate {
         let ns_per_tick = match self.archive.manifest().clock.ticks_per_second {
             0 => 1.0,
@@ -211,7 +228,7 @@ impl<'a> Campaign<'a> {
         Annotate {
             notes: self.options.measure.any(),
             gap_ns_per_tick: self.options.pace.factor().map(|factor| ns_per_tick / factor),
-            range: self.options.range,
+            range: self.range(),
         }
     }
 
@@ -375,7 +392,7 @@ impl<'a> Campaign<'a> {
                 sequences,
                 phase: &|phase| self.phase(phase),
                 devices: &devices,
-                range: self.options.range.is_some().then_some(on_range),
+                range: self.range().is_some().then_some(on_range),
             };
             let (run, planned, verdict) = self.run(start, validation, windowed, || {
                 let (planned, pictures) = match std::mem::replace(&mut plan, Plan::Taken) {
@@ -436,7 +453,7 @@ impl<'a> Campaign<'a> {
             sequences,
             phase: &|phase| self.phase(phase),
             devices: &devices,
-            range: self.options.range.is_some().then_some(on_range),
+            range: self.range().is_some().then_some(on_range),
         };
         let (run, planned, verdict) = self.run(start, validation, false, || Ok(std::mem::take(&mut planned)));
         session.planned = planned.unwrap_or_default();

@@ -110,6 +110,17 @@ pub enum ReplayError {
         /// Events in the archive.
         events: u64,
     },
+    /// Only a window was to be recorded, and it never came.
+    #[error("nothing was recorded: the window {trigger} was never opened")]
+    NoWindow {
+        /// What was to open it.
+        trigger: String,
+    },
+    /// The archive is a flight recorder's.
+    #[error(
+        "a flight recorder keeps the last calls of each thread and not what they need: --info reads it, nothing can be replayed"
+    )]
+    FlightRecorder,
     /// The runtime has no events to measure times with.
     #[error("{path} lacks the event calls that --timing needs")]
     NoEvents {

@@ -22,6 +22,13 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
         ContentsMode::MetadataOnly => "withheld (recorded without HIP_HRR_CAPTURE_CONTENT=1)",
     };
     let _ = writeln!(text, "[HRR] Contents: {contents}");
+    if let Some(window) = &archive.manifest().window {
+        let _ = writeln!(
+            text,
+            "[HRR] Window  : {}; its preamble is set-up, and not timed",
+            crate::info::window_text(window)
+        );
+    }
     let _ = writeln!(text, "[HRR] Threads : {} captured", archive.streams().len());
     let devices: Vec<String> = prepared.devices.iter().map(|(ordinal, name)| format!("{ordinal}: {name}")).collect();
     let _ = writeln!(

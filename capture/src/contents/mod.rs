@@ -2,7 +2,9 @@
 //!
 //! * [`memory`]: reading the program's memory
 //! * [`pool`]: bounded buffers between the program's threads and the writers
-//! * [`blob_writer`]: hashing, storing once, indexing
+//! * [`blob_writer`]: from the program's threads to those that write, or done by the caller
+//! * [`shared_copy`]: long contents copied by several threads
+//! * [`store`]: hashing, storing once, indexing
 //! * [`allocations`]: whose memory an address is
 //! * [`copy_structs`]: copies described by a struct
 //! * [`region`]: the host side of a copy
@@ -21,3 +23,5 @@ pub(crate) mod memory;
 pub(crate) mod pending_results;
 pub(crate) mod pool;
 pub(crate) mod region;
+mod shared_copy;
+pub(crate) mod store;

@@ -279,6 +279,8 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         host_snapshots: manifest::HostSnapshots::default(),
         rank: None,
         imported: None,
+        window: None,
+        flight_recorder_bytes: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

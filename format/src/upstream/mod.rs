@@ -113,5 +113,7 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         rank: None,
         apis: Vec::new(),
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
+        window: None,
+        flight_recorder_bytes: None,
     }
 }

@@ -72,6 +72,8 @@ impl<'a> Planner<'a> {
         let device = self.lanes[lane as usize].device;
         let call = Call { api, record, event, lane, device };
         let marks = record.flags();
+        // A thread enters a window with whatever last error it had.
+        self.lanes[lane as usize].last_error_unknown |= marks & hrr_format::record::flag::PREAMBLE != 0;
         if marks & hrr_format::record::flag::REFUSED != 0 {
             return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
         }

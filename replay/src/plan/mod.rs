@@ -284,7 +284,7 @@ impl<'a> Planner<'a> {
             device_count: settings.device_count,
             specials: APIS.iter().map(Special::of).collect(),
             objects: Objects::new(settings.mutation),
-            lanes: vec![LaneState::default(); lanes],
+            lanes: vec![LaneState::new(settings.archive); lanes],
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),

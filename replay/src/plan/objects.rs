@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
 
 use super::address::{AddressMap, Allocation};
@@ -80,6 +81,13 @@ pub(crate) struct LaneState {
     pub(crate) last_error_unknown: bool,
     /// Stands for the thread's per-thread default stream, by device, where captured threads share OS threads.
     pub(crate) per_thread: FxHashMap<i32, Handle>,
+}
+
+impl LaneState {
+    /// The state of a thread before its first call: in a recorded window, it had made calls before.
+    pub(crate) fn new(archive: &Archive) -> Self {
+        LaneState { last_error_unknown: archive.manifest().window.is_some(), ..LaneState::default() }
+    }
 }
 
 /// Everything live.
