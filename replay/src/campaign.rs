@@ -10,6 +10,7 @@ use hrr_format::archive::Archive;
 use hrr_format::stream_file::StreamFile;
 
 use crate::chaos::Chaos;
+use crate::choices::Synthetic;
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
@@ -154,6 +155,11 @@ impl<'a> Campaign<'a> {
     /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.assignment.workers
+    }
+
+    /// What stands for recorded contents, in a replay by shape.
+    pub(crate) fn synthetic(&self) -> Option<Synthetic> {
+        self.options.choices.synthetic
     }
 
     fn lanes(&self) -> usize {

@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use hrr_format::archive::Archive;
 use hrr_format::upstream::write::Lossy;
 
-use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
+use crate::choices::{Choices, NewMemory, Replacement, Synthetic, WarnUntranslated};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
@@ -37,9 +37,10 @@ Examples:
   hrr-playback capture.hrr --all-processes       every recorded process, at the same time
   srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+  hrr-playback capture.hrr --shape-only          times of allocations and copies, without contents
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
+Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
 results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
@@ -98,6 +99,19 @@ struct Arguments {
     /// Launch the kernel of this name from a code object file instead; may be given several times
     #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
     replace_kernel: Vec<Replacement>,
+
+    /// Replay without recorded contents and code, of any archive, for times: copies move zeros, noise or noise:SEED, kernels and
+    /// what needs code are left out and listed. Ends with SHAPE, never with PASS
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "zeros",
+        conflicts_with_all = ["kernel_filter", "replace_kernel", "warn_untranslated_args", "kernels"],
+        help_heading = "Replay"
+    )]
+    shape_only: Option<Synthetic>,
 
     /// Name every kernel pointer argument that lies in no live allocation
     #[arg(long, help_heading = "Replay")]
@@ -324,6 +338,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         replacements: arguments.replace_kernel.clone(),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
         new_memory: NewMemory::from_env()?,
+        synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments);
