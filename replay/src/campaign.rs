@@ -9,6 +9,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use hrr_format::archive::Archive;
 use hrr_format::stream_file::StreamFile;
 
+use crate::addresses::RecordedAddresses;
 use crate::chaos::Chaos;
 use crate::choices::Synthetic;
 use crate::compare::Tolerance;
@@ -25,7 +26,7 @@ use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
 use crate::repeat::Kept;
-use crate::report::gpu_timer::{GpuTimer, Resolved};
+use crate::report::gpu_timer::{GpuTimer, Keep, Resolved};
 use crate::report::meter::{Measured, Metering};
 use crate::run::section::{Run, Start, execute};
 use crate::run::watchdog::Watch;
@@ -33,6 +34,7 @@ use crate::run::worker::Settings;
 use crate::run::{Failure, Sequence, Shared, start};
 use crate::runtime::Runtime;
 use crate::topology::{self, Placement};
+use crate::trace::taken::RunTaken;
 use crate::triage::diagnosis::Phase;
 use crate::triage::own_calls;
 use crate::triage::trace::Live;
@@ -77,6 +79,8 @@ pub(crate) struct Ran {
     pub(crate) hand_offs: u64,
     pub(crate) measured: Option<Measured>,
     pub(crate) resolved: Option<Resolved>,
+    /// What a timeline is drawn from, where one is wanted of this run.
+    pub(crate) taken: Option<RunTaken>,
     /// Putting the plan back as it was.
     pub(crate) reset: Duration,
     /// Destroying what the archive leaves alive.
@@ -115,7 +119,9 @@ impl<'a> Campaign<'a> {
         // Before anything else takes the addresses.
         let memory = match choices.placement {
             PlacementPolicy::WherePossible if !choices.new_memory.pads() && device_count > 0 => {
-                placement::Placement::prepare(archive, runtime, &choices.devices, device_count)
+                let reserved = options.addresses.clone();
+                let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(archive)));
+                placement::Placement::prepare(&addresses, runtime, &choices.devices, device_count)
             }
             _ => placement::Placement::off(Arc::clone(runtime)),
         };
@@ -127,7 +133,7 @@ impl<'a> Campaign<'a> {
         let memory_node = MemoryNode::near(&options.pin, bus_id);
         placement.description = format!("{}; {}", placement.description, memory_node.description);
         let measure = &options.measure;
-        let timer = (measure.timing).then(|| GpuTimer::start(runtime)).flatten();
+        let timer = measure.timing.then(|| GpuTimer::start(runtime)).flatten();
         if measure.timing && timer.is_none() {
             return Err(ReplayError::NoEvents { path: runtime.path().display().to_string() });
         }
@@ -150,6 +156,17 @@ impl<'a> Campaign<'a> {
             live,
             watch,
         })
+    }
+
+    /// Whether the next run is kept for a timeline.
+    pub(crate) fn keep(&self, keep: Keep) {
+        if let Some(metering) = &self.metering {
+            metering.keep(keep);
+        }
+    }
+
+    fn kept(&self) -> Keep {
+        self.metering.as_ref().map_or(Keep::Sums, |metering| metering.kept())
     }
 
     /// Number of workers.
@@ -223,6 +240,7 @@ impl<'a> Campaign<'a> {
             divergence: self.divergence,
             unordered: self.options.order == OrderMode::Program && self.lanes() > 1,
             cut: self.options.range.is_some(),
+            keep: self.kept(),
             live: self.live.clone(),
         }
     }
@@ -432,11 +450,19 @@ impl<'a> Campaign<'a> {
     }
 
     /// Collects what a run left, and destroys what the archive leaves alive.
-    fn finish(&self, session: &mut Session<'a>, shared: &Shared, run: Run, verdict: Verdict, reset: Duration) -> Ran {
+    fn finish(
+        &self,
+        session: &mut Session<'a>,
+        shared: &Shared,
+        run: Run,
+        mut verdict: Verdict,
+        reset: Duration,
+    ) -> Ran {
         self.phase(Phase::TearDown);
         let complete = !run.abandoned;
-        let measured = self.metering.as_ref().filter(|_| complete).map(|metering| metering.collect());
-        let resolved = self.timer.as_ref().filter(|_| complete).map(|timer| timer.finish());
+        let mut measured = self.metering.as_ref().filter(|_| complete).map(|metering| metering.collect());
+        let mut resolved = self.timer.as_ref().filter(|_| complete).map(|timer| timer.finish());
+        let taken = self.take(measured.as_mut(), resolved.as_mut(), &mut verdict);
         let again = self.options.runs() > 1 || self.options.measure.any();
         let teardown = (complete && again && !shared.progress.stopped()).then(|| {
             let began = Instant::now();
@@ -454,9 +480,33 @@ impl<'a> Campaign<'a> {
             hand_offs: shared.hand_offs.load(Ordering::Relaxed),
             measured,
             resolved,
+            taken,
             reset,
             teardown,
         }
+    }
+
+    /// What a timeline of the run is drawn from.
+    fn take(
+        &self,
+        measured: Option<&mut Measured>,
+        resolved: Option<&mut Resolved>,
+        verdict: &mut Verdict,
+    ) -> Option<RunTaken> {
+        let metering = self.metering.as_ref().filter(|metering| metering.kept() == Keep::Spans)?;
+        let mut taken = RunTaken {
+            runners: std::mem::take(&mut measured?.taken),
+            results: std::mem::take(&mut verdict.each),
+            opened: metering.opened(),
+            ..RunTaken::default()
+        };
+        if let Some(resolved) = resolved {
+            taken.spans = std::mem::take(&mut resolved.spans);
+            taken.origins = std::mem::take(&mut resolved.origins);
+            taken.spans_left_out = resolved.spans_left_out;
+            taken.untimed = resolved.untimed;
+        }
+        Some(taken)
     }
 }
 

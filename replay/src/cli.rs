@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use hrr_format::archive::Archive;
+use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
 
+use crate::addresses::RecordedAddresses;
 use crate::choices::{Choices, NewMemory, Replacement, Synthetic, WarnUntranslated};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
@@ -26,6 +27,8 @@ use crate::runtime::Runtime;
 use crate::summary;
 use crate::tools::{self, State};
 use crate::topology::PinPolicy;
+use crate::trace::replayed::Drawn;
+use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
@@ -133,17 +136,22 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
+    /// --info: of the recorded run, without a GPU
+    #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
+    trace: Option<PathBuf>,
+
     /// The program's own gaps between calls: asap (none), recorded, or xF to shorten them F times
     #[arg(long, value_name = "PACE", default_value = "asap", help_heading = "Timing runs")]
     pace: Pace,
 
     /// Measure only events A up to, not including, B (or A..=B, A.., ..B): those before are replayed as set-up, those behind
-    /// not at all. With --events and --csv: list only these
+    /// not at all. With --info: list and draw only these
     #[arg(long, value_name = "A..B", conflicts_with = "kernels", help_heading = "Timing runs")]
     range: Option<EventRange>,
 
     /// As --range, by kernel launches: from launch A up to, not including, launch B
-    #[arg(long, value_name = "A..B", conflicts_with = "info", help_heading = "Timing runs")]
+    #[arg(long, value_name = "A..B", help_heading = "Timing runs")]
     kernels: Option<EventRange>,
 
     /// Go on after a call that fails, and count it
@@ -311,6 +319,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
+    if let Some(trace) = &arguments.trace {
+        TraceTarget::check(trace).map_err(|error| error.to_string())?;
+    }
     let chosen = match (arguments.rank, arguments.all_processes) {
         (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
         (None, true) => processes::assigned(path),
@@ -342,6 +353,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments);
+    let placed = choices.placement == PlacementPolicy::WherePossible;
+    // Before the runtime takes addresses for itself.
+    let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
     let runtime = {
         let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));
         Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?)
@@ -356,15 +370,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         continue_on_error: arguments.continue_on_error,
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         choices,
+        addresses,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
-        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing },
+        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing || arguments.trace.is_some() },
         pace: arguments.pace,
         range: match (&arguments.range, &arguments.kernels) {
             (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
             (None, Some(range)) => Some(RangeOption::Kernels { from: range.0.start, to: range.0.end }),
             (None, None) => None,
         },
+        trace: arguments.trace.as_ref().map(|trace| own_file(arguments, trace, path)),
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
@@ -379,10 +395,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     print_all(&summary::summary(&outcome));
     let mut code = outcome.exit_code();
-    let report = arguments.report.as_ref().map(|report| match arguments.all_processes {
-        true => processes::of_process(report, path),
-        false => report.clone(),
-    });
+    if let Some(trace) = &outcome.trace {
+        code = code.max(tell_trace(trace));
+    }
+    let report = arguments.report.as_ref().map(|report| own_file(arguments, report, path));
     if let Some(report) = &report
         && let Err(error) = outcome.report.write(report)
     {
@@ -400,6 +416,29 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
     }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// The file that is meant where several processes would write to one.
+fn own_file(arguments: &Arguments, file: &Path, process: &Path) -> PathBuf {
+    if arguments.all_processes { processes::of_process(file, process) } else { file.to_owned() }
+}
+
+/// Tells what became of a timeline. The exit code for it.
+fn tell_trace(trace: &Result<Drawn, TraceError>) -> i32 {
+    match trace {
+        Ok(drawn) if drawn.left_out > 0 => {
+            eprintln!(
+                "[HRR] {} calls and pieces of work are not in the timeline; --range makes it smaller",
+                drawn.left_out
+            );
+            0
+        }
+        Ok(_) => 0,
+        Err(error) => {
+            eprintln!("[HRR] {error}");
+            1
+        }
+    }
 }
 
 /// Prints the diagnosis, and writes it where it was asked for.
@@ -445,7 +484,7 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let options = InfoOptions {
         calls: if arguments.events { Calls::List } else { Calls::Total },
         output: if arguments.json { Output::Json } else { Output::Text },
-        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: arguments.range.clone() },
+        filter: Filter { thread: arguments.thread, api: arguments.api.clone(), range: info_range(path, arguments)? },
         csv: arguments.csv.clone(),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -457,6 +496,12 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         let archive = Archive::open(path).map_err(|error| error.to_string())?;
         crate::report::recorded::recorded(&archive).write(report).map_err(|error| error.to_string())?;
     }
+    if let Some(trace) = &arguments.trace {
+        // What can be read of a damaged archive is drawn, as it is listed.
+        let archive = Archive::open_with(path, Damaged::Tolerate).map_err(|error| error.to_string())?;
+        let drawn = crate::trace::recorded::write(trace, &archive, &options.filter);
+        tell_trace(&Ok(drawn.map_err(|error| error.to_string())?));
+    }
     match printed {
         // What can be read of a damaged archive is what was asked for; the damage has been named.
         Ok(Condition::Whole | Condition::Damaged) => Ok(ExitCode::SUCCESS),
@@ -464,6 +509,15 @@ fn info(path: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
         Err(InfoError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The events that are listed and drawn, where not all are.
+fn info_range(path: &Path, arguments: &Arguments) -> Result<Option<EventRange>, String> {
+    let Some(kernels) = &arguments.kernels else { return Ok(arguments.range.clone()) };
+    let archive = Archive::open_with(path, Damaged::Tolerate).map_err(|error| error.to_string())?;
+    EventRange::of_kernels(&archive, kernels)
+        .map(Some)
+        .ok_or_else(|| format!("{}: the archive has no kernel launch {}", path.display(), kernels.0.start))
 }
 
 /// What is to be done to the archive besides replaying it, if anything.

@@ -1,5 +1,6 @@
 //! One replay from an opened archive to its outcome: plan, stage, run, validate.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
+use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::{Choices, Synthetic};
 use crate::compare::ToleranceError;
@@ -18,11 +20,14 @@ use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::plan::shape::LeftOut;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
+use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
 use crate::run::watchdog::Watch;
 use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::topology::PinPolicy;
+use crate::trace::replayed::{self, Drawn};
+use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::trace::Live;
 use crate::triage::{HangHandler, TriageOptions};
 use crate::validate::Verdict;
@@ -59,6 +64,11 @@ pub struct ReplayOptions {
     pub range: Option<RangeOption>,
     /// What is done otherwise than recorded.
     pub choices: Choices,
+    /// File for a timeline of the first repetition that is reported; needs [`Measure::timing`].
+    pub trace: Option<PathBuf>,
+    /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
+    /// runtime has left them.
+    pub addresses: Option<Arc<RecordedAddresses>>,
 }
 
 impl ReplayOptions {
@@ -104,6 +114,9 @@ pub enum ReplayError {
         /// The runtime.
         path: String,
     },
+    /// No timeline can be written where it is wanted.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// There is no device to replay on.
     #[error("{path} sees no device; check that a GPU is present and accessible")]
     NoDevice {
@@ -143,6 +156,8 @@ pub struct Outcome {
     pub unordered: u64,
     /// Kernel pointer arguments passed as null.
     pub untranslated: u64,
+    /// Calls left out because the two devices they are about are one here.
+    pub between_merged_devices: u64,
     /// Host callbacks replaced by stubs.
     pub callbacks: u64,
     /// Waits between workers, and hand-overs around blocking calls.
@@ -179,6 +194,8 @@ pub struct Outcome {
     pub gpu: Option<GpuTimes>,
     /// What was measured.
     pub report: RunReport,
+    /// What became of the timeline, where one was wanted.
+    pub trace: Option<Result<Drawn, TraceError>>,
 }
 
 impl Outcome {
@@ -283,12 +300,20 @@ fn replay_watched<'a>(
     watch: Option<&'a Watch<'a>>,
 ) -> Result<Outcome, ReplayError> {
     check_streams(archive)?;
+    let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
+    let mut trace = None;
     let campaign = Campaign::new(archive, runtime, options, live, watch)?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
     let (mut planned_again, mut done) = (false, 0u64);
+    // The timeline is of the first repetition behind those that warm up.
+    let keep = |done: u64| match options.trace {
+        Some(_) if done == u64::from(options.warmup) => Keep::Spans,
+        _ => Keep::Sums,
+    };
     let (session, last) = loop {
+        campaign.keep(keep(done));
         let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
             first_setup.get_or_insert(prepared.setup);
             if let Some(on_prepared) = on_prepared.take() {
@@ -298,6 +323,9 @@ fn replay_watched<'a>(
         let mut setup = if done == 0 { Duration::ZERO } else { session.setup };
         let ended = loop {
             done += 1;
+            if let Some((taken, target)) = ran.taken.take().and_then(|taken| Some((taken, target.take()?))) {
+                trace = Some(replayed::write(target, archive, runtime, options, &taken));
+            }
             if done > u64::from(options.warmup) {
                 gathered.add(sections(&ran, setup), ran.measured.as_ref(), ran.resolved.as_ref());
             }
@@ -305,6 +333,7 @@ fn replay_watched<'a>(
             if over || !session.is_kept() {
                 break over;
             }
+            campaign.keep(keep(done));
             match campaign.run_again(&mut session) {
                 Some(again) => ran = again,
                 None => break true,
@@ -320,6 +349,7 @@ fn replay_watched<'a>(
     outcome.setup = first_setup.unwrap_or_default();
     outcome.planned_each_repetition = planned_again;
     outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
+    outcome.trace = trace.or_else(|| target.map(|target| Err(target.not_reached())));
     if outcome.abandoned {
         session.abandon();
     }
@@ -368,6 +398,7 @@ fn outcome(
         in_flight: planned.in_flight,
         unordered: planned.unordered,
         untranslated: planned.untranslated,
+        between_merged_devices: planned.between_merged_devices,
         callbacks: planned.callbacks,
         waits: planned.waits,
         hand_offs: last.hand_offs,
@@ -397,6 +428,7 @@ fn outcome(
         planned_each_repetition: false,
         gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
         report: RunReport::default(),
+        trace: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Device memory at its recorded addresses, so that device pointers stored inside device memory stay true.
 //!
-//! Before anything is planned, the archive is looked through for the device allocations that are to lie where they did: the
-//! virtual memory interface reserves those addresses and maps memory there, once, for all allocations that ever lie in it;
+//! Before anything is planned, the device allocations of the archive are put where they did lie: the virtual memory
+//! interface reserves their addresses ([`crate::addresses`] has kept them free) and maps memory there, once, for all allocations that ever lie in it;
 //! allocations smaller than a page share theirs. The recorded calls that gave the memory out and took it back are then not
 //! issued: giving out is a store, and `hipFree` is the wait for the device that it implies. What cannot be placed is allocated
 //! by the recorded call and translated, and is named in the summary.
@@ -12,12 +12,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use hrr_format::archive::Archive;
-use hrr_format::catalogue::{Api, Role};
+use hrr_format::catalogue::Api;
 
+use crate::addresses::RecordedAddresses;
 use crate::device_map::DeviceMap;
-use crate::plan::bounds::MAX_ALLOCATION_BYTES;
-use crate::plan::lower::{RecordInputs, out_bytes, word_at};
 use crate::runtime::Runtime;
 
 /// Whether device memory is placed at its recorded addresses.
@@ -77,19 +75,23 @@ impl Placement {
     }
 
     /// Maps memory at the addresses of the archive's device allocations, as far as they are free.
-    pub(crate) fn prepare(archive: &Archive, runtime: &Arc<Runtime>, devices: &DeviceMap, device_count: i32) -> Self {
+    pub(crate) fn prepare(
+        recorded: &RecordedAddresses,
+        runtime: &Arc<Runtime>,
+        devices: &DeviceMap,
+        device_count: i32,
+    ) -> Self {
         let mut placement = Self::off(Arc::clone(runtime));
         placement.on = true;
         let mut granularity = BTreeMap::new();
         let mut budget = BTreeMap::new();
         let mut wanted = Vec::new();
-        let allocations = allocations(archive);
-        if allocations.reset {
-            let base = allocations.found.first().map_or(0, |&(base, ..)| base);
-            placement.refuse("the program resets its device", base, allocations.found.len() as u64);
+        if recorded.device_is_reset() {
+            let base = recorded.allocations().first().map_or(0, |&(base, ..)| base);
+            placement.refuse("the program resets its device", base, recorded.allocations().len() as u64);
             return placement;
         }
-        for (base, size_bytes, device) in allocations.found {
+        for &(base, size_bytes, device) in recorded.allocations() {
             let device = devices.live(device);
             if !(0..device_count).contains(&device) {
                 continue;
@@ -111,6 +113,7 @@ impl Placement {
                 placement.refuse("all that was ever allocated does not fit in the device's memory", base, allocations);
                 continue;
             }
+            recorded.give_back(base, end);
             match runtime.map_at(device, device_count, base, len_bytes) {
                 Ok(handle) => {
                     *left -= len_bytes;
@@ -157,49 +160,6 @@ impl Drop for Placement {
             unsafe { self.runtime.unmap_at(base, range.len_bytes, range.handle) };
         }
     }
-}
-
-/// What the archive allocates on devices.
-#[derive(Default)]
-struct Allocations {
-    /// What can be placed: base, size in bytes and recorded device, oldest first in each thread.
-    found: Vec<(u64, u64, i32)>,
-    /// The program resets a device, which takes everything on it away.
-    reset: bool,
-}
-
-fn allocations(archive: &Archive) -> Allocations {
-    let (mut found, mut reset) = (Vec::new(), false);
-    let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
-    for stream in archive.streams() {
-        let mut device = 0;
-        for record in stream.records() {
-            let Some(api) = archive.row_of(&record) else { continue };
-            if record.ret() != 0 {
-                continue;
-            }
-            if Some(api.id) == set_device {
-                device = record.word(0) as u32 as i32;
-            }
-            reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
-            if !is_placed_api(api) {
-                continue;
-            }
-            let memory = api.params.iter().enumerate().find_map(|(number, param)| match param.role {
-                Role::NewDevice(size) | Role::NewPitched(size) => Some((number as u8, size)),
-                _ => None,
-            });
-            let Some((number, size)) = memory else { continue };
-            let bytes = out_bytes(&record, number).unwrap_or_default();
-            let size_bytes = size.value(&RecordInputs { api, record: &record, fields: bytes });
-            let (base, size_bytes) = (word_at(bytes, 0), size_bytes.unwrap_or(0));
-            // Beyond these no address can be one of a device's.
-            if base != 0 && base < MAX_ALLOCATION_BYTES << 1 && size_bytes <= MAX_ALLOCATION_BYTES {
-                found.push((base, size_bytes, device));
-            }
-        }
-    }
-    Allocations { found, reset }
 }
 
 /// Addresses that overlap are one range; where two devices had the same page, at different times, the first keeps it.

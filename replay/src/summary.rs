@@ -179,6 +179,8 @@ pub fn summary(outcome: &Outcome) -> String {
     for (api, code) in outcome.teardown_failures.iter().take(3) {
         counted(1, &format!("Teardown : {api} failed with {code}"));
     }
+    let between = outcome.between_merged_devices;
+    counted(between, &format!("Peer access   : {between} calls left out; one device stands for both"));
     counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
     if let Some(shape) = &outcome.shape {
         let left_out: u64 = shape.left_out.iter().map(|(_, _, calls)| calls).sum();

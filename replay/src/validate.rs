@@ -12,7 +12,10 @@ use hrr_format::catalogue::APIS;
 use crate::compare::{Comparison, Tolerance, compare};
 use crate::instruction::Wait;
 use crate::plan::Check;
+use crate::report::gpu_timer::Keep;
 use crate::run::progress::Progress;
+use crate::trace::MOST_TAKEN;
+use crate::trace::taken::ResultTaken;
 use crate::triage::trace::Live;
 
 /// Outcome of all checks.
@@ -30,6 +33,8 @@ pub struct Verdict {
     pub failures: Vec<String>,
     /// Whether so many failed that the replay was stopped.
     pub diverged: bool,
+    /// Each result by the event number of its copy, where a timeline is drawn of the run.
+    pub(crate) each: Vec<(u64, ResultTaken)>,
 }
 
 impl Verdict {
@@ -137,6 +142,8 @@ pub(crate) struct Validation<'a> {
     pub(crate) live: Option<Arc<Live>>,
     /// Whether the archive goes on behind what is replayed, so that what makes a result visible may not come.
     pub(crate) cut: bool,
+    /// Whether how each result came out is kept, or the sums only.
+    pub(crate) keep: Keep,
 }
 
 impl Validation<'_> {
@@ -146,7 +153,9 @@ impl Validation<'_> {
         let mut buffer = Vec::new();
         while let Ok(check) = self.checks.recv() {
             let Some(ready) = check.ready else {
-                verdict.skip(if self.cut { Skip::BehindRange } else { Skip::Unobserved });
+                let reason = if self.cut { Skip::BehindRange } else { Skip::Unobserved };
+                verdict.skip(reason);
+                self.keep(&mut verdict, &check, ResultTaken::Skipped(reason));
                 continue;
             };
             // Acquire on `over`: everything the runners did happens before it was set.
@@ -160,9 +169,11 @@ impl Validation<'_> {
             }
             if !reached() {
                 verdict.skip(Skip::NotReached);
+                self.keep(&mut verdict, &check, ResultTaken::Skipped(Skip::NotReached));
                 continue;
             }
-            self.check(&check, &mut buffer, &mut verdict);
+            let result = self.check(&check, &mut buffer, &mut verdict);
+            self.keep(&mut verdict, &check, result);
             // Release: pairs with the planner's Acquire before it gives the memory back.
             check.unchecked.fetch_sub(1, Ordering::Release);
             let attempts = verdict.passed() + verdict.failed;
@@ -183,29 +194,45 @@ impl Validation<'_> {
         verdict
     }
 
-    fn check(&self, check: &Check, buffer: &mut Vec<u8>, verdict: &mut Verdict) {
+    fn check(&self, check: &Check, buffer: &mut Vec<u8>, verdict: &mut Verdict) -> ResultTaken {
+        let skip = |verdict: &mut Verdict, reason| {
+            verdict.skip(reason);
+            ResultTaken::Skipped(reason)
+        };
         let expected = match self.archive.blobs().get(check.blob) {
             Ok(Some(expected)) => expected,
-            Ok(None) => return verdict.skip(Skip::ContentsMissing),
+            Ok(None) => return skip(verdict, Skip::ContentsMissing),
             Err(error) => {
                 verdict.failed += 1;
-                return self.note(verdict, check, &error.to_string());
+                self.note(verdict, check, &error.to_string());
+                return ResultTaken::Failed;
             }
         };
         // SAFETY: the place was allocated for this shape and is kept until validation is over; the copy that wrote it is
         // complete, because the call that made it visible at capture has returned.
         let live = unsafe { check.shape.gather(check.live as *const u8, buffer) };
         match compare(live, &expected, &self.tolerance) {
-            Comparison::Exact => verdict.exact += 1,
-            Comparison::Within { .. } => verdict.within += 1,
-            Comparison::Nothing => verdict.skip(Skip::Empty),
-            Comparison::Mismatch(_) if self.unordered => {
-                verdict.skip(Skip::Unordered);
+            Comparison::Exact => {
+                verdict.exact += 1;
+                ResultTaken::Exact
             }
+            Comparison::Within { .. } => {
+                verdict.within += 1;
+                ResultTaken::Within
+            }
+            Comparison::Nothing => skip(verdict, Skip::Empty),
+            Comparison::Mismatch(_) if self.unordered => skip(verdict, Skip::Unordered),
             Comparison::Mismatch(mismatch) => {
                 verdict.failed += 1;
                 self.note(verdict, check, &format!("{mismatch}"));
+                ResultTaken::Failed
             }
+        }
+    }
+
+    fn keep(&self, verdict: &mut Verdict, check: &Check, result: ResultTaken) {
+        if self.keep == Keep::Spans && verdict.each.len() < MOST_TAKEN {
+            verdict.each.push((check.event, result));
         }
     }
 

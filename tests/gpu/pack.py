@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,19 @@ def environment(extra=None, backend=None):
     return variables
 
 
+def watch_memory(process, values):
+    """Notes the most memory that a process has had resident, as long as it runs."""
+    while process.poll() is None:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except OSError:
+            return
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        if found:
+            values["peak_mib"] = int(found.group(1)) // 1024
+        time.sleep(0.02)
+
+
 def run(command, variables, timeout_s):
     """Runs a command to its end, or kills it and all it started after timeout_s seconds."""
     begin = time.monotonic()
@@ -62,6 +76,7 @@ def run(command, variables, timeout_s):
         [str(part) for part in command], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
     values = {}
+    threading.Thread(target=watch_memory, args=(process, values), daemon=True).start()
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

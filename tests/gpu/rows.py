@@ -1,5 +1,6 @@
 """The measured rows, each against a native baseline of the same run, and the triage of a kernel that never ends."""
 
+import shutil
 import statistics
 import time
 
@@ -14,6 +15,8 @@ COPY_MIB = 64
 FEW, MANY = 16, 320
 # Steps, layers, iterations of the shortest kernel (about 10 us), threads, elements.
 TRANSFORMER = (60, 50, 900, 4, 4096)
+# Threads, steps, layers, MiB of weights, MiB per piece: a million launches and 30 GB.
+SERVING = (20, 980, 24, 30_720, 2_048)
 GIB = 1 << 30
 
 
@@ -73,13 +76,15 @@ class Rows:
             natives, walls = [], []
             contents = self.value(self.record("launch_rate", archive, arguments), "launches_per_s", label + " recorded")
             metadata = self.value(self.record("launch_rate", self.work / "metadata.hrr", arguments, contents=False), "launches_per_s", label + " metadata")
-            replays = {"capture": [], "deps": []}
+            replays = {"capture": [], "deps": [], "capture, not pinned": [], "deps, not pinned": []}
             for _ in range(REPEATS):
                 result = self.native("launch_rate", arguments)
                 natives.append(self.value(result, "launches_per_s", label + " native"))
                 walls.append(self.value(result, "wall_ms", label + " native"))
-                for order, found in replays.items():
-                    found.append(self.value(self.replay(archive, order=order), "wall_ms", f"{label} replay {order}"))
+                for way, found in replays.items():
+                    order, *pinning = way.split(", ")
+                    replayed = self.replay(archive, order=order, options=("--pin", "none") if pinning else ())
+                    found.append(self.value(replayed, "wall_ms", f"{label} replay {way}"))
             native_wall = median(walls)
             self.values[label] = {
                 "bare_per_s": median(bare),
@@ -142,6 +147,8 @@ class Rows:
             add("replay", self.replay(archive))
             add("replay, watchdog", self.replay(archive, options=("--sync-watchdog-ms", 10_000)))
             add("replay, deps", self.replay(archive, order="deps"))
+            add("replay, not placed", self.replay(archive, options=("--no-placement",)))
+            add("replay, not pinned", self.replay(archive, options=("--pin", "none")))
         for threads in (1, 2, 4):
             add(f"replay, {threads} workers", self.replay(archive, threads=threads))
         medians = {label: median(found) for label, found in walls.items()}
@@ -151,6 +158,31 @@ class Rows:
             "over_native": {label: ratio(wall, medians["native"]) for label, wall in medians.items()},
             "walls_ms": spread,
         }
+
+    def serving(self):
+        """A server's archive: weights in large pieces, many threads, block tables with device pointers, updated graphs."""
+        archive = self.work / "serving.hrr"
+        row = {}
+
+        def add(label, result, keys):
+            if result is None:
+                return
+            found = {key: result.values.get(key) for key in keys}
+            row[label] = {**found, "exit": result.code, "peak_mib": result.values.get("peak_mib"), "process_s": round(result.wall_s, 1)}
+            if result.code != 0:
+                self.errors.append(f"serving, {label}: exit {result.code}: {result.tail()}")
+
+        own, replayed = ("wall_ms", "load_ms", "serve_ms", "launches"), ("wall_ms", "setup_ms", "kernels", "graphs", "passed", "failed", "skipped", "placement")
+        arguments = list(map(str, SERVING))
+        add("native", self.native("serving", arguments), own)
+        add("recorded, metadata", self.record("serving", self.work / "metadata.hrr", arguments, contents=False), own)
+        add("recorded, contents", self.record("serving", archive, arguments), own)
+        row["archive_gib"] = round(sum(file.stat().st_size for file in archive.rglob("*") if file.is_file()) / GIB, 2) if archive.exists() else None
+        add("replay", self.replay(archive), replayed)
+        add("replay, deps", self.replay(archive, order="deps"), replayed)
+        add("replay, 4 workers, 8 GiB budget", self.replay(archive, threads=4, options=("--memory-budget", 8192)), replayed)
+        shutil.rmtree(archive, ignore_errors=True)
+        self.values["serving"] = row
 
     def calls(self):
         """Time per call, alone and recorded."""
@@ -185,6 +217,7 @@ ONE_DEVICE = {
     "h2d": lambda rows: rows.transfers("h2d", 0),
     "d2h": lambda rows: rows.transfers("d2h", 1),
     "calls": Rows.calls,
+    "serving": Rows.serving,
 }
 TWO_DEVICES = {
     "launch": lambda rows: rows.launch_rates(2),

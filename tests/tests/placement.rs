@@ -101,6 +101,11 @@ fn fewer_devices_are_refused_with_the_list_and_can_be_mapped() {
     one().args(["--device-map", "0:0,1:0"]).run().expect_pass();
     // The other way round on two.
     Replay::of_recording(&recording).args(["--device-map", "0:1,1:0"]).run().expect_pass();
+    // Access between two devices that are one here is not asked for.
+    let peers = record(&Workload::listed("peer_devices"), Contents::Recorded);
+    let merged = Replay::of_recording(&peers).env("MINIHIP_DEVICES", 1).args(["--device-map", "0:0,1:0"]).run();
+    merged.expect_pass();
+    assert!(merged.run.stdout.contains("Peer access   : 6 calls left out"), "{}", merged.run);
     let wrong = one().args(["--device-map", "0"]).run();
     assert_eq!(wrong.run.end, End::Code(1), "{}", wrong.run);
 }

@@ -1,7 +1,9 @@
-//! A HIP runtime whose calls succeed and do nothing, to measure what replay itself costs. There is one device; host memory
-//! is memory.
+//! A HIP runtime whose calls succeed and do nothing, to measure what capture and replay themselves cost. There is one
+//! device; host memory is memory. `HRR_NULL_HIP_LAUNCH_NS=N` has every kernel launch take N nanoseconds.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// What a call does besides succeeding.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,6 +12,7 @@ enum Deed {
     CountDevices,
     AllocateHost,
     FreeHost,
+    Launch,
 }
 
 const fn deed(name: &str) -> Deed {
@@ -19,6 +22,8 @@ const fn deed(name: &str) -> Deed {
         Deed::AllocateHost
     } else if equal(name, "hipHostFree") {
         Deed::FreeHost
+    } else if equal(name, "hipLaunchKernel") || equal(name, "hipModuleLaunchKernel") {
+        Deed::Launch
     } else {
         Deed::Nothing
     }
@@ -33,6 +38,21 @@ const fn equal(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
+/// Takes as long as a launch is to take.
+fn launch() {
+    static LAUNCH: OnceLock<Duration> = OnceLock::new();
+    let took = *LAUNCH.get_or_init(|| {
+        let ns = std::env::var("HRR_NULL_HIP_LAUNCH_NS").ok().and_then(|text| text.parse().ok());
+        Duration::from_nanos(ns.unwrap_or(0))
+    });
+    if !took.is_zero() {
+        let begin = Instant::now();
+        while begin.elapsed() < took {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 macro_rules! define {
     ($($id:literal $name:ident($($param:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
         /// Succeeds. All entry points are called with their first two arguments, if any, where the C calling convention
@@ -43,6 +63,7 @@ macro_rules! define {
             const DEED: Deed = deed(stringify!($name));
             match DEED {
                 Deed::Nothing => {}
+                Deed::Launch => launch(),
                 // SAFETY: the caller of hipGetDeviceCount passes the address of an int.
                 Deed::CountDevices => unsafe { first.cast::<i32>().write(1) },
                 // SAFETY: the caller of hipHostMalloc passes the address of a pointer, and a size.

@@ -87,6 +87,17 @@ pub(crate) enum Waited {
     Something,
 }
 
+impl Waited {
+    /// Whether what the call waited for comes after a result's copy, by way of an event.
+    fn stands_behind(self, pending: &Pending, order: &EventOrder) -> bool {
+        match self {
+            Waited::Stream(stream) => order.stream_implies(stream, pending.stream, pending.sequence),
+            Waited::Event(event) => order.event_implies(event, pending.stream, pending.sequence),
+            Waited::NullStream | Waited::Device | Waited::Something => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pending {
     result: HostResult,
@@ -239,7 +250,7 @@ impl PendingResults {
     /// Looks at the results after a call that succeeded, and returns those that it made visible, in the order of their
     /// copies. `before` is [`sequence`] at the call's entry.
     pub(crate) fn observe(&self, waited: Waited, before: u64, writer: &BlobWriter) -> Vec<Observed> {
-        let complete = self.complete();
+        let complete = self.complete(waited);
         let device = if waited == Waited::Device { Some(runtime::device()) } else { None };
         let mut state = self.state();
         let State { pending, order, .. } = &mut *state;
@@ -256,12 +267,9 @@ impl PendingResults {
                 };
             // It waited for something that stands behind the copy, unless another thread has recorded the event anew
             // meanwhile: capture's own event tells.
-            let complete = direct || complete.contains(&pending.event);
-            let behind = match waited {
-                Waited::Stream(stream) => order.stream_implies(stream, pending.stream, pending.sequence),
-                Waited::Event(event) => order.event_implies(event, pending.stream, pending.sequence),
-                _ => false,
-            };
+            // Another thread's call may have found it complete, and snapshotted it, before this one made it visible.
+            let complete = direct || pending.snapshot.is_some() || complete.contains(&pending.event);
+            let behind = waited.stands_behind(pending, order);
             let visible = direct || (complete && pending.sequence <= before && behind);
             if complete {
                 for reader in pending.readers.drain(..) {
@@ -297,20 +305,29 @@ impl PendingResults {
         observed.into_iter().map(|(_, observed)| observed).collect()
     }
 
-    /// Events of results that are complete and not snapshotted yet.
-    fn complete(&self) -> Vec<u64> {
+    /// Events of results that are complete and not snapshotted yet. Those that the call must have waited for are asked for
+    /// first: once the runtime has answered that one is not ready, others may not be asked for any more.
+    fn complete(&self, waited: Waited) -> Vec<u64> {
         let last_error = LastError::keep();
-        let waiting: Vec<(u64, i32, u64)> = self
-            .state()
-            .pending
-            .iter()
-            .filter(|pending| pending.snapshot.is_none())
-            .map(|pending| (pending.event, pending.device, pending.stream))
-            .collect();
+        let mut waiting = Vec::new();
+        {
+            let state = self.state();
+            for pending in state.pending.iter().filter(|pending| pending.snapshot.is_none()) {
+                let expected = match waited {
+                    Waited::Stream(stream) if stream == pending.stream => true,
+                    Waited::NullStream => pending.blocking || pending.stream == 0,
+                    Waited::Device => true,
+                    _ => waited.stands_behind(pending, &state.order),
+                };
+                waiting.push((!expected, pending.event, pending.device, pending.stream));
+            }
+        }
+        // Stable: the copies of one stream stay in their order.
+        waiting.sort_by_key(|&(unexpected, ..)| unexpected);
         let mut complete = Vec::new();
         // Work on one stream is done in order: behind the first result that is not there, the others are not either.
         let mut busy = Vec::new();
-        for (event, device, stream) in waiting {
+        for (_, event, device, stream) in waiting {
             if stream != NO_STREAM && busy.contains(&(device, stream)) {
                 continue;
             }

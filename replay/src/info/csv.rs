@@ -149,8 +149,13 @@ fn copy(api: &'static Api, record: &Record<'_>) -> Option<(&'static str, u64)> {
         None if api.name.contains("DtoD") || api.name.contains("Peer") => DIRECTIONS[3],
         None => DIRECTIONS[4],
     };
+    Some((direction, bytes_of(api, record).unwrap_or(0)))
+}
+
+/// Bytes that a copy or fill call is about.
+pub(crate) fn bytes_of(api: &'static Api, record: &Record<'_>) -> Option<u64> {
     let inputs = RecordInputs { api, record, fields: &[] };
-    let bytes = api.params.iter().find_map(|param| match param.role {
+    api.params.iter().find_map(|param| match param.role {
         Role::Any(_, size) | Role::Host(_, size) | Role::Device(_, size) => match size {
             hrr_format::catalogue::Size::Rect { width, height, .. } => {
                 let [width, height] =
@@ -160,8 +165,7 @@ fn copy(api: &'static Api, record: &Record<'_>) -> Option<(&'static str, u64)> {
             size => size.value(&inputs),
         },
         _ => None,
-    });
-    Some((direction, bytes.unwrap_or(0)))
+    })
 }
 
 #[cfg(test)]

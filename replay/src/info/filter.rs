@@ -3,6 +3,12 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use hrr_format::archive::Archive;
+use hrr_format::ordered::{Ordered, merged};
+use hrr_format::record::marker;
+
+use crate::plan::annotate::launches_kernel;
+
 /// Calls to list. What is not given does not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -16,14 +22,14 @@ pub struct Filter {
 
 impl Filter {
     /// Whether a call is listed.
-    pub(super) fn takes(&self, event: u64, thread: u32, api: &str) -> bool {
+    pub(crate) fn takes(&self, event: u64, thread: u32, api: &str) -> bool {
         self.thread.is_none_or(|wanted| wanted == thread)
             && self.range.as_ref().is_none_or(|range| range.0.contains(&event))
             && self.api.as_ref().is_none_or(|glob| glob.matches(api))
     }
 
     /// Whether no call from this event number on is listed.
-    pub(super) fn ends_before(&self, event: u64) -> bool {
+    pub(crate) fn ends_before(&self, event: u64) -> bool {
         self.range.as_ref().is_some_and(|range| range.0.end <= event)
     }
 }
@@ -76,6 +82,30 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 /// Event numbers from one up to another, written `A..B` (without B), `A..=B`, `A..`, `..B` or `A`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRange(pub Range<u64>);
+
+impl EventRange {
+    /// The events from one kernel launch up to, not including, another; `None` where the archive has fewer launches.
+    pub fn of_kernels(archive: &Archive, launches: &EventRange) -> Option<EventRange> {
+        let mut launch = 0u64;
+        let (mut event, mut first) = (0u64, None);
+        for Ordered { record, .. } in merged(archive.streams()) {
+            if record.api() >= marker::FIRST {
+                continue;
+            }
+            if archive.api(record.api()).known.is_some_and(launches_kernel) {
+                if launch == launches.0.start {
+                    first = Some(event);
+                }
+                if launch == launches.0.end {
+                    return first.map(|first| EventRange(first..event));
+                }
+                launch += 1;
+            }
+            event += 1;
+        }
+        first.map(|first| EventRange(first..u64::MAX))
+    }
+}
 
 impl FromStr for EventRange {
     type Err = String;

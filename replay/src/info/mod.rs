@@ -24,6 +24,7 @@ use hrr_format::upstream::{UpstreamError, describe};
 use serde::Serialize;
 
 pub(crate) use arguments::{call_text, kernel, printable};
+pub(crate) use csv::bytes_of;
 pub use filter::{EventRange, Filter, Glob};
 use summary::Summary;
 

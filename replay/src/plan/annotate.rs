@@ -78,9 +78,53 @@ pub(crate) struct Annotations {
     origin: Option<u64>,
     /// Recorded tick at which each captured thread's last measured call had returned.
     last_end: Vec<Option<u64>>,
+    captures: Captures,
+}
+
+/// Which streams are being captured into a graph, so that what is enqueued on them is not done.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
     /// Streams that are being captured, and events recorded in them, with the stream whose capture they belong to.
-    capturing: FxHashMap<u32, u32>,
-    captured_events: FxHashMap<u32, u32>,
+    streams: FxHashMap<u32, u32>,
+    events: FxHashMap<u32, u32>,
+}
+
+impl Captures {
+    /// Takes a call on `stream` in: which event it records, or has the stream wait for. Whether the stream is being captured.
+    pub(crate) fn follow(
+        &mut self,
+        special: Special,
+        stream: u32,
+        records: Option<u32>,
+        waits_for: Option<u32>,
+    ) -> bool {
+        match special {
+            Special::BeginCapture => {
+                self.streams.insert(stream, stream);
+            }
+            Special::EndCapture => {
+                if let Some(origin) = self.streams.get(&stream).copied() {
+                    self.streams.retain(|_, of| *of != origin);
+                    self.events.retain(|_, of| *of != origin);
+                }
+            }
+            Special::EventRecord => {
+                if let Some(event) = records {
+                    match self.streams.get(&stream).copied() {
+                        Some(origin) => self.events.insert(event, origin),
+                        None => self.events.remove(&event),
+                    };
+                }
+            }
+            Special::WaitEvent => {
+                if let Some(origin) = waits_for.and_then(|event| self.events.get(&event)).copied() {
+                    self.streams.insert(stream, origin);
+                }
+            }
+            _ => {}
+        }
+        self.streams.contains_key(&stream)
+    }
 }
 
 /// Whether a call launches a kernel.
@@ -160,11 +204,13 @@ impl<'a> Planner<'a> {
         if !wanted.notes || !call.succeeded() {
             return;
         }
-        let captured = self.follow_capture(lowering, special);
+        if self.follow_capture(lowering, special) {
+            // It becomes part of a graph, and is done when that is launched.
+            return;
+        }
         let Some((work, bytes)) = self.work_of(call, special, chunk.instructions[at].flags) else { return };
         let Some(key) = lowering.facts.enqueues_on else { return };
         let handle = match call.api.stream_param() {
-            _ if captured => StreamWord::Unknown,
             Some(param) => {
                 let word = call.api.params[param].word;
                 match call.record.word(usize::from(word)) {
@@ -221,35 +267,8 @@ impl<'a> Planner<'a> {
     /// Whether the call's work is captured rather than done.
     fn follow_capture(&mut self, lowering: &Lowering, special: Special) -> bool {
         let Some(stream) = lowering.facts.enqueues_on.map(|key| key.object) else { return false };
-        let annotations = &mut self.annotations;
-        match special {
-            Special::BeginCapture => {
-                annotations.capturing.insert(stream, stream);
-            }
-            Special::EndCapture => {
-                if let Some(origin) = annotations.capturing.get(&stream).copied() {
-                    annotations.capturing.retain(|_, of| *of != origin);
-                    annotations.captured_events.retain(|_, of| *of != origin);
-                }
-            }
-            Special::EventRecord => {
-                if let Some(event) = lowering.facts.records {
-                    match annotations.capturing.get(&stream).copied() {
-                        Some(origin) => annotations.captured_events.insert(event, origin),
-                        None => annotations.captured_events.remove(&event),
-                    };
-                }
-            }
-            Special::WaitEvent => {
-                if let Some(origin) =
-                    lowering.facts.device_waits.and_then(|event| annotations.captured_events.get(&event)).copied()
-                {
-                    annotations.capturing.insert(stream, origin);
-                }
-            }
-            _ => {}
-        }
-        annotations.capturing.contains_key(&stream)
+        let facts = &lowering.facts;
+        self.annotations.captures.follow(special, stream, facts.records, facts.device_waits)
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Fence {
     None,
     /// It changes which calls other threads may make: none may cross it.
     All,
+    /// It changes which memory a device may use: none may cross it, in whichever order.
+    Access,
 }
 
 /// What a call touches, as far as the order of calls can depend on it.
@@ -197,6 +199,8 @@ pub(crate) struct Dependencies {
     last: Vec<Option<Node>>,
     /// Calls that no other may cross.
     fences: History,
+    /// Of these, those that are kept in program order too: like the life of a handle, access comes before its use.
+    accesses: History,
 }
 
 impl Dependencies {
@@ -213,6 +217,7 @@ impl Dependencies {
             visibility: Visibility::default(),
             last: vec![None; lanes],
             fences: History::default(),
+            accesses: History::default(),
         }
     }
 
@@ -231,6 +236,10 @@ impl Dependencies {
             if changes || matches!(how, Use::Ends | Use::Occupies) {
                 wanted.all(&history.users);
             }
+        }
+        wanted.all(&self.accesses.changes);
+        if facts.fence == Fence::Access {
+            wanted.all(self.last.iter().flatten());
         }
         if self.mode == OrderMode::Program {
             return;
@@ -348,6 +357,10 @@ impl Dependencies {
         if self.mode == OrderMode::Deps {
             self.order_work(&node, facts);
         }
+        if facts.fence == Fence::Access {
+            self.accesses.change(&node);
+        }
+        self.last[node.lane() as usize] = Some(node.clone());
         // Nothing that is entered from now on uses what has ended.
         for &(object, how) in &facts.uses {
             if how == Use::Ends {
@@ -399,7 +412,6 @@ impl Dependencies {
         if facts.fence == Fence::All {
             self.fences.change(node);
         }
-        self.last[node.lane() as usize] = Some(node.clone());
     }
 
     fn stream(&mut self, stream: StreamKey) -> &mut History {

@@ -100,6 +100,10 @@ impl<'a> Planner<'a> {
                 self.planned.skipped += 1;
                 true
             }
+            Policy::Replay | Policy::ReplayAs(_) if self.is_between_merged_devices(&call) => {
+                self.planned.between_merged_devices += 1;
+                true
+            }
             Policy::Replay | Policy::ReplayAs(_) => {
                 let not_reissued = record.ret() == OUT_OF_MEMORY
                     || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);

@@ -7,6 +7,10 @@ use super::dependency::{CallFacts, Fence, Reach, StreamKey, Sync, Use};
 use super::lower::{Call, Lowering};
 use super::special::{self, Special};
 
+/// Calls that change whether work of the current device may use another device's memory.
+const CHANGES_PEER_ACCESS: [&str; 4] =
+    ["hipCtxDisablePeerAccess", "hipCtxEnablePeerAccess", "hipDeviceDisablePeerAccess", "hipDeviceEnablePeerAccess"];
+
 impl Lowering {
     /// Nothing yet, with these empty facts to fill in.
     pub(crate) fn new(facts: Box<CallFacts>) -> Self {
@@ -57,6 +61,8 @@ impl Lowering {
             Special::WaitEvent => self.facts.device_waits = self.facts.uses.last().map(|&(object, _)| object),
             Special::GraphLaunch => self.facts.reach = Reach::Any,
             Special::BeginCapture | Special::EndCapture => self.facts.fence = Fence::All,
+            // Other threads' work may use the other device's memory from then on, or no more.
+            _ if CHANGES_PEER_ACCESS.contains(&call.api.name) && call.succeeded() => self.facts.fence = Fence::Access,
             _ => {}
         }
         if matches!(call.api.effect, Effect::Enqueue | Effect::BlockCopy)

@@ -43,6 +43,7 @@ pub(crate) mod lower_allocation;
 pub(crate) mod lower_handle;
 pub(crate) mod lower_memory;
 pub(crate) mod lower_struct;
+pub(crate) mod merged_devices;
 pub(crate) mod nested;
 pub(crate) mod objects;
 pub mod order;
@@ -96,6 +97,8 @@ pub(crate) struct Planned {
     pub(crate) lane_totals: Vec<u64>,
     /// Calls left out because they have no effect.
     pub(crate) skipped: u64,
+    /// Calls left out because the two devices they are about are one here.
+    pub(crate) between_merged_devices: u64,
     /// Recorded failures that are not reissued, because a success now would change later calls.
     pub(crate) failures_not_reissued: u64,
     /// Calls that had not returned when the archive ended.

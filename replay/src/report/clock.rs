@@ -38,6 +38,18 @@ impl Clock {
         if self.scale != 0 { counter() } else { self.origin.elapsed().as_nanos() as u64 }
     }
 
+    /// The tick now, not earlier than what was read before: a processor may read its counter ahead of a load that it is
+    /// still waiting for, and a call would seem to begin before the one it waited for had returned.
+    #[inline(always)]
+    pub(crate) fn now_after_loads(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 processor has the instruction. It waits until the loads before it are complete.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
+        self.now()
+    }
+
     /// Nanoseconds from one tick to another; zero where the second is not the later one.
     #[inline(always)]
     pub(crate) fn ns_between(&self, from: u64, to: u64) -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! A runner records one event before and one after the call, taken from a pool, and sends the pair to the resolver, a thread
 //! of its own. That reads the times once the work is complete and gives the pair back. No call of the replay waits for it.
+//! For a timeline it also keeps when each piece of work began, by one event of each device whose time on the host is known.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -15,10 +16,12 @@ use rustc_hash::FxHashMap;
 use hrr_format::catalogue::Api;
 use hrr_perf::histogram::CallHistogram;
 
+use super::clock::Clock;
 use super::note::{StreamLabel, Work};
 use crate::instruction::NOT_READY;
 use crate::runtime::Runtime;
 use crate::thunk::{THUNKS, Thunk};
+use crate::trace::MOST_TAKEN;
 
 /// Pairs of events made ahead for each device.
 const PAIRS_AHEAD: usize = 512;
@@ -28,6 +31,8 @@ const PATIENCE: usize = 256;
 const POLL: Duration = Duration::from_micros(500);
 /// Pairs with nothing between them, to measure what a pair itself takes.
 const FLOOR_SAMPLES: usize = 31;
+/// Times an event is recorded and waited for to learn when, by the host's clock, it happened; the quickest counts.
+const ORIGIN_SAMPLES: usize = 7;
 /// `hipEventDisableSystemFence`: the event does not make memory visible to the host, which costs the device time.
 const DISABLE_SYSTEM_FENCE: u64 = 0x2000_0000;
 
@@ -44,6 +49,28 @@ pub(crate) struct Pending {
     pub(crate) pair: Pair,
     pub(crate) stream: StreamLabel,
     pub(crate) work: Work,
+    /// Event number of the call that enqueued it.
+    pub(crate) event: u64,
+}
+
+/// A piece of work, as a timeline shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) event: u64,
+    pub(crate) stream: StreamLabel,
+    pub(crate) work: Work,
+    /// Nanoseconds since the device's origin.
+    pub(crate) begin_ns: f64,
+    pub(crate) duration_ns: f64,
+}
+
+/// Whether a run is kept for a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Sums only.
+    Sums,
+    /// Each piece of work too.
+    Spans,
 }
 
 /// One stream's use of its time.
@@ -62,10 +89,21 @@ pub(crate) struct Resolved {
     pub(crate) streams: FxHashMap<StreamLabel, StreamUse>,
     pub(crate) timed: u64,
     pub(crate) untimed: u64,
+    /// Each piece of work, where that was asked for.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) spans_left_out: u64,
+    /// Tick of the host's clock at each device's origin.
+    pub(crate) origins: Vec<(i32, u64)>,
 }
 
 enum Message {
     Pending(Pending),
+    /// An event of a device that happened at this tick: work is to be kept, counted from there.
+    Origin {
+        device: i32,
+        event: u64,
+        tick: u64,
+    },
     /// The devices are idle: everything can be read.
     Finish(Sender<Resolved>),
 }
@@ -186,6 +224,7 @@ impl GpuTimer {
             pool: Arc::clone(&pool),
             pending: VecDeque::new(),
             last: FxHashMap::default(),
+            origins: FxHashMap::default(),
             resolved: Resolved::default(),
         };
         std::thread::Builder::new().name("hrr-events".into()).spawn(move || resolver.run(&receiver)).ok()?;
@@ -193,11 +232,16 @@ impl GpuTimer {
     }
 
     /// Prepares a run on these devices, which are idle.
-    pub(crate) fn begin(&self, runtime: &Runtime, devices: &[i32]) {
+    pub(crate) fn begin(&self, runtime: &Runtime, devices: &[i32], keep: Keep) {
         let mut floors = Vec::new();
         for &device in devices {
             if runtime.set_device(device).is_err() {
                 continue;
+            }
+            if keep == Keep::Spans
+                && let Some((event, tick)) = self.origin()
+            {
+                let _ = self.sender.send(Message::Origin { device, event, tick });
             }
             let missing = {
                 let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,6 +256,29 @@ impl GpuTimer {
             // Relaxed: read after the run.
             self.floor_ns.store(floors[floors.len() / 2].max(0.0) as u64, Ordering::Relaxed);
         }
+    }
+
+    /// An event on the current, idle device, and the tick of the host's clock at which it happened, as nearly as can be told.
+    fn origin(&self) -> Option<(u64, u64)> {
+        let clock = Clock::get();
+        let mut best: Option<(u64, u64, u64)> = None;
+        for _ in 0..ORIGIN_SAMPLES {
+            let event = self.events.create()?;
+            let before = clock.now();
+            let recorded = self.events.record(event, 0);
+            self.events.synchronize(event);
+            let took = clock.now().saturating_sub(before);
+            match best {
+                Some((.., shortest)) if !recorded || took >= shortest => self.events.destroy(event),
+                _ if !recorded => self.events.destroy(event),
+                _ => {
+                    if let Some((worse, ..)) = best.replace((event, before + took / 2, took)) {
+                        self.events.destroy(worse);
+                    }
+                }
+            }
+        }
+        best.map(|(event, tick, _)| (event, tick))
     }
 
     fn floor_of(&self, pair: Pair) -> Option<f64> {
@@ -287,8 +354,10 @@ struct Resolver {
     events: Events,
     pool: Arc<Pool>,
     pending: VecDeque<Pending>,
-    /// The events of each stream's last piece of work.
-    last: FxHashMap<StreamLabel, Pair>,
+    /// The events of each stream's last piece of work, and when it began, where that is kept.
+    last: FxHashMap<StreamLabel, (Pair, f64)>,
+    /// Each device's origin, where work is kept.
+    origins: FxHashMap<i32, u64>,
     resolved: Resolved,
 }
 
@@ -310,6 +379,12 @@ impl Resolver {
             };
             match message {
                 Message::Pending(pending) => self.pending.push_back(pending),
+                Message::Origin { device, event, tick } => {
+                    if let Some(before) = self.origins.insert(device, event) {
+                        self.events.destroy(before);
+                    }
+                    self.resolved.origins.push((device, tick));
+                }
                 Message::Finish(done) => {
                     let _ = done.send(self.finish());
                 }
@@ -332,7 +407,7 @@ impl Resolver {
     }
 
     fn resolve(&mut self, pending: Pending) {
-        let Pending { pair, stream, work } = pending;
+        let Pending { pair, stream, work, .. } = pending;
         let Some(duration_ns) = self.events.elapsed_ns(pair.start, pair.stop).map(|ns| ns.max(0.0)) else {
             self.resolved.untimed += 1;
             self.free(stream.device, pair);
@@ -340,10 +415,11 @@ impl Resolver {
         };
         self.resolved.timed += 1;
         self.resolved.works.entry(work).or_default().record(duration_ns as u64);
+        let begin_ns = self.keep_span(pending, duration_ns);
         let stream_use = self.resolved.streams.entry(stream).or_default();
         stream_use.operations += 1;
         stream_use.busy_ns += duration_ns as u64;
-        if let Some(before) = self.last.insert(stream, pair) {
+        if let Some((before, _)) = self.last.insert(stream, (pair, begin_ns)) {
             let gap_ns = self.events.elapsed_ns(before.stop, pair.start).unwrap_or(0.0).max(0.0) as u64;
             stream_use.idle_ns += gap_ns;
             stream_use.longest_gap_ns = stream_use.longest_gap_ns.max(gap_ns);
@@ -351,13 +427,41 @@ impl Resolver {
         }
     }
 
+    /// Keeps a piece of work where that was asked for. When it began, or zero where that is not known.
+    ///
+    /// A time between two events is told as a 32-bit float, which is coarse over a long time. So it is taken from the
+    /// stream's last piece of work, and from the origin only for its first.
+    fn keep_span(&mut self, pending: Pending, duration_ns: f64) -> f64 {
+        let Pending { pair, stream, work, event } = pending;
+        let Some(&origin) = self.origins.get(&stream.device) else { return 0.0 };
+        let since = match self.last.get(&stream) {
+            Some((before, began_ns)) => {
+                self.events.elapsed_ns(before.start, pair.start).map(|ns| began_ns + ns.max(0.0))
+            }
+            None => self.events.elapsed_ns(origin, pair.start),
+        };
+        let Some(begin_ns) = since else {
+            self.resolved.spans_left_out += 1;
+            return self.last.get(&stream).map_or(0.0, |(_, began_ns)| *began_ns);
+        };
+        if self.resolved.spans.len() < MOST_TAKEN {
+            self.resolved.spans.push(Span { event, stream, work, begin_ns, duration_ns });
+        } else {
+            self.resolved.spans_left_out += 1;
+        }
+        begin_ns
+    }
+
     fn finish(&mut self) -> Resolved {
         while let Some(pending) = self.pending.pop_front() {
             self.events.synchronize(pending.pair.stop);
             self.resolve(pending);
         }
-        for (stream, pair) in std::mem::take(&mut self.last) {
+        for (stream, (pair, _)) in std::mem::take(&mut self.last) {
             self.free(stream.device, pair);
+        }
+        for (_, origin) in self.origins.drain() {
+            self.events.destroy(origin);
         }
         std::mem::take(&mut self.resolved)
     }

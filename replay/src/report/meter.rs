@@ -1,6 +1,6 @@
 //! What a measuring run takes down: each runner writes to a meter of its own, and the meters are added up after the run.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,9 @@ use hrr_format::catalogue::APIS;
 use hrr_perf::histogram::CallHistogram;
 
 use super::clock::Clock;
-use super::gpu_timer::{GpuTimer, Pair};
+use super::gpu_timer::{GpuTimer, Keep, Pair};
 use super::note::CopyClass;
+use crate::trace::taken::Taken;
 
 /// The last part of a pause is spun away, because a sleeping thread wakes up late.
 const SPUN_NS: u64 = 80_000;
@@ -76,6 +77,8 @@ pub(crate) struct Meter {
     pub(crate) cursor: usize,
     /// Pairs of events at hand, with their device.
     pub(crate) pairs: Vec<(i32, Pair)>,
+    /// What is written down for a timeline, where one is wanted of this run.
+    pub(crate) taken: Option<Box<Taken>>,
 }
 
 impl Meter {
@@ -124,6 +127,8 @@ pub(crate) struct Metering {
     #[expect(clippy::vec_box, reason = "runners take and give back their meters whole; a meter is large")]
     meters: Mutex<Vec<Box<Meter>>>,
     made: AtomicUsize,
+    /// Whether the run is written down for a timeline.
+    traced: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +143,9 @@ pub(crate) struct Measured {
     pub(crate) apis: FxHashMap<u16, CallHistogram>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
     pub(crate) workers: Vec<Split>,
+    /// What runners wrote down for a timeline.
+    #[expect(clippy::vec_box, reason = "as they come")]
+    pub(crate) taken: Vec<Box<Taken>>,
 }
 
 impl Metering {
@@ -151,7 +159,20 @@ impl Metering {
             lanes: (0..lanes).map(|_| CachePadded::new(LaneClock::default())).collect(),
             meters: Mutex::new(Vec::new()),
             made: AtomicUsize::new(0),
+            traced: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the next run is to be written down for a timeline. Told while no runner is active.
+    pub(crate) fn keep(&self, keep: Keep) {
+        // Relaxed: runners are handed their sequences, through a channel, after this.
+        self.traced.store(keep == Keep::Spans, Ordering::Relaxed);
+    }
+
+    /// Whether the run is written down for a timeline.
+    pub(crate) fn kept(&self) -> Keep {
+        // Relaxed: as in `keep`.
+        if self.traced.load(Ordering::Relaxed) { Keep::Spans } else { Keep::Sums }
     }
 
     /// The timed section begins now.
@@ -189,6 +210,9 @@ impl Metering {
         });
         meter.worker = worker;
         meter.cursor = 0;
+        if meter.taken.is_none() && self.kept() == Keep::Spans {
+            meter.taken = Some(Box::default());
+        }
         meter
     }
 
@@ -278,6 +302,7 @@ impl Metering {
             for (worker, split) in meter.splits.iter().enumerate() {
                 measured.workers[worker].add(split);
             }
+            measured.taken.extend(meter.taken.take());
             meter.clear();
         }
         self.meters.lock().unwrap_or_else(PoisonError::into_inner).append(&mut meters);

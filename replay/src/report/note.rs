@@ -101,7 +101,7 @@ pub(crate) enum StreamWord {
     Word(u8),
     /// Nowhere: it is this handle.
     Fixed(u64),
-    /// The call does not say, or the work does not run now because the stream is being captured: no events around it.
+    /// The call does not say: no events around it.
     Unknown,
 }
 

@@ -7,10 +7,12 @@ use std::sync::atomic::Ordering;
 use crossbeam::channel::{Receiver, RecvError};
 
 use super::worker::Runner;
-use crate::instruction::{Chunk, Instruction, flag};
+use crate::instruction::{Chunk, Instruction, Wait, flag};
 use crate::report::gpu_timer::{GpuTimer, Pair, Pending};
 use crate::report::meter::{Meter, Metering, Pause, Waited};
 use crate::report::note::{Note, StreamWord, Work};
+use crate::thunk::Outcome;
+use crate::trace::taken::{Made, PauseTaken, Published};
 
 /// A call between its begin and its end.
 pub(super) struct Begun {
@@ -25,6 +27,7 @@ pub(super) struct Ended {
     begin: u64,
     end: u64,
     note: Option<Note>,
+    returned: i32,
 }
 
 impl<const MEASURING: bool> Runner<MEASURING> {
@@ -60,7 +63,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         let begin = metering.clock.now();
         let chunk = chunks.recv();
         let end = metering.clock.now();
-        self.note_pause(&metering, Pause::Staging, begin, end);
+        self.note_pause(&metering, Pause::Staging, (begin, end), None);
         chunk
     }
 
@@ -90,7 +93,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             }
             let end = metering.clock.now();
             if metering.measures(instruction.event) {
-                self.note_pause(&metering, Pause::Edge, begin, end);
+                self.note_pause(&metering, Pause::Edge, (begin, end), Some(*wait));
             }
         }
         let gap_ns = chunk.gaps_ns.get(at - 1).copied().unwrap_or(0);
@@ -105,12 +108,12 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             let shared = &self.shared;
             let (begin, end) = metering.let_gap_pass(instruction.lane, gap_ns, waited, || shared.progress.stopped());
             self.board.event.store(instruction.event + 1, Ordering::Relaxed);
-            self.note_pause(&metering, Pause::Gap, begin, end);
+            self.note_pause(&metering, Pause::Gap, (begin, end), None);
         }
         true
     }
 
-    fn note_pause(&mut self, metering: &Metering, pause: Pause, begin: u64, end: u64) {
+    fn note_pause(&mut self, metering: &Metering, pause: Pause, (begin, end): (u64, u64), awaited: Option<Wait>) {
         // What was waited for before the timed section began is set-up.
         let begin = begin.max(metering.opened());
         if end <= begin {
@@ -122,6 +125,10 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             Pause::Edge => split.waiting_ns += ns,
             Pause::Staging => split.staging_ns += ns,
             Pause::Gap => split.pacing_ns += ns,
+        }
+        let worker = self.meter.worker;
+        if let Some(taken) = &mut self.meter.taken {
+            taken.pause(PauseTaken { pause, begin, end, worker, awaited });
         }
     }
 
@@ -140,36 +147,51 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             let ns = metering.clock.ns_between(before, metering.clock.now());
             self.meter.split().events_ns += ns;
         }
-        begun.begin = metering.clock.now();
+        begun.begin = metering.clock.now_after_loads();
         begun
     }
 
     /// Right after a call.
     #[inline]
-    pub(super) fn end_call(&mut self, begun: Begun) -> Ended {
+    pub(super) fn end_call(&mut self, begun: Begun, event: u64, outcome: Outcome) -> Ended {
         let Begun { begin, note, pair } = begun;
-        let Some(metering) = &self.shared.metering else { return Ended { begin, end: begin, note } };
+        let returned = outcome.code;
+        let Some(metering) = &self.shared.metering else { return Ended { begin, end: begin, note, returned } };
         let end = metering.clock.now();
         if let (Some((pair, stream)), Some(note), Some(timer)) = (pair, &note, &metering.timer) {
-            let pending = Pending { pair, stream: note.stream, work: note.work };
+            let pending = Pending { pair, stream: note.stream, work: note.work, event };
             timer.after(&mut self.meter.pairs, pending, stream);
             let ns = metering.clock.ns_between(end, metering.clock.now());
             self.meter.split().events_ns += ns;
         }
-        Ended { begin, end, note }
+        Ended { begin, end, note, returned }
     }
 
     /// Takes a call down, once everybody who waits for it has been told.
-    pub(super) fn note_call(&mut self, instruction: &Instruction, ended: Ended) {
+    pub(super) fn note_call(&mut self, chunk: &Chunk, instruction: &Instruction, ended: Ended) {
         let Some(metering) = self.shared.metering.clone() else { return };
-        let Ended { begin, end, note } = ended;
-        if instruction.flags & flag::AUXILIARY != 0 || !metering.measures(instruction.event) {
+        let Ended { begin, end, note, returned } = ended;
+        if !metering.measures(instruction.event) {
+            return;
+        }
+        let (worker, beside) = (self.meter.worker, self.beside);
+        if let Some(taken) = &mut self.meter.taken {
+            let edges = instruction.waits.of(&chunk.waits);
+            if instruction.flags & flag::AUXILIARY == 0 {
+                taken.call(instruction, edges, (begin, end), Made { note, returned, worker, beside });
+            } else {
+                taken.edges_before(edges);
+                if instruction.progress != 0 {
+                    taken.published(Published { lane: instruction.lane, progress: instruction.progress, at: end });
+                }
+            }
+        }
+        if instruction.flags & flag::AUXILIARY != 0 {
             return;
         }
         metering.returned(instruction.lane, end);
         let ns = metering.clock.ns_between(begin, end);
         self.meter.call(instruction.api, ns);
-        let beside = self.beside;
         let split = self.meter.split();
         split.calls += 1;
         if beside {

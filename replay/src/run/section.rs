@@ -106,7 +106,7 @@ pub(crate) fn execute(
 fn open(shared: &Shared, devices: &[i32]) {
     if let Some(metering) = &shared.metering {
         if let Some(timer) = &metering.timer {
-            timer.begin(&shared.runtime, devices);
+            timer.begin(&shared.runtime, devices, metering.kept());
         }
         metering.open();
     }

@@ -452,7 +452,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         {
             return;
         }
-        let measured = measured.map(|measured| self.end_call(measured));
+        let measured = measured.map(|measured| self.end_call(measured, instruction.event, outcome));
         // A call that failed made nothing: its slots stay what they were, which is no address and no handle.
         let outputs = if outcome.code == instruction.expected { instruction.outputs.of(&chunk.outputs) } else { &[] };
         for output in outputs {
@@ -471,7 +471,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
         if let Some(measured) = measured {
-            self.note_call(instruction, measured);
+            self.note_call(chunk, instruction, measured);
         }
     }
 

@@ -4,6 +4,7 @@ use super::cuda_api;
 use super::driver::{self as cu, got};
 use crate::api::Out;
 use crate::error::{HipError, HipResult};
+use crate::thread_state::with_contexts;
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -122,15 +123,48 @@ cuda_api! {
         out.set(current()?.context()?)
     }
     fn hipCtxGetDevice(out: Out<i32>) { out.set(CURRENT.get() as i32) }
-    fn hipCtxSetCurrent(context: usize) { if context == 0 { Ok(()) } else { set(owner(context)?.index) } }
+    fn hipCtxGetFlags(out: Out<u32>) {
+        out.check()?;
+        let (mut flags, mut active) = (0, 0);
+        cu::primary_ctx_get_state(current()?.id, &mut flags, &mut active)?;
+        out.set(flags & DEVICE_FLAGS)
+    }
+    fn hipCtxSetCurrent(context: usize) {
+        if context == 0 {
+            with_contexts(Vec::pop);
+            return Ok(());
+        }
+        set(owner(context)?.index)?;
+        with_contexts(|stack| {
+            stack.pop();
+            stack.push(context);
+        });
+        Ok(())
+    }
+    fn hipCtxPushCurrent(context: usize) {
+        set(owner(context)?.index)?;
+        with_contexts(|stack| stack.push(context));
+        Ok(())
+    }
+    fn hipCtxPopCurrent(out: Out<usize>) {
+        let (popped, next) = with_contexts(|stack| (stack.pop(), stack.last().copied()));
+        out.set_if_given(popped.ok_or(HipError::INVALID_CONTEXT)?);
+        next.map_or(Ok(()), |context| set(owner(context)?.index))
+    }
     fn hipCtxCreate(out: Out<usize>, _flags: u32, ordinal: i32) {
         // HIP's contexts are the device's primary one under another name.
         out.check()?;
         let device = device(ordinal)?;
         set(device.index)?;
-        out.set(device.context()?)
+        let context = device.context()?;
+        with_contexts(|stack| stack.push(context));
+        out.set(context)
     }
-    fn hipCtxDestroy(context: usize) { owner(context).map(drop) }
+    fn hipCtxDestroy(context: usize) {
+        owner(context)?;
+        with_contexts(|stack| stack.retain(|other| *other != context));
+        Ok(())
+    }
     fn hipCtxGetApiVersion(context: usize, out: Out<u32>) {
         out.check()?;
         if context != 0 {

@@ -1,0 +1,149 @@
+//! What replay adds to the runtime's own time.
+
+use std::path::PathBuf;
+
+use super::Bench;
+use crate::program::{Hip, Recorded};
+use crate::table::{Judged, Pairs, Row, Target};
+
+const CALLS: u64 = 400_000;
+
+/// The variable that makes launches of the null runtime take 2 us.
+const TWO_MICROSECONDS: [(&str, &str); 1] = [("HRR_NULL_HIP_LAUNCH_NS", "2000")];
+
+fn record(bench: &Bench, hip: Hip, name: &str, arguments: &[&str]) -> Result<PathBuf, String> {
+    let archive = bench.built.archive(&format!("replay-{name}"));
+    bench.built.recorded(hip, Recorded::Contents, &archive, name, arguments, &[])?;
+    Ok(archive)
+}
+
+/// The timed loop, against the recorded program's own loop over the same calls.
+pub fn call_loop(bench: &Bench) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    let calls = CALLS / bench.shrink;
+    let count = calls.to_string();
+    for kind in ["get_device", "event_record", "launch"] {
+        let arguments = [kind, count.as_str()];
+        let archive = record(bench, Hip::Null, "call_cost", &arguments)?;
+        // The loop that warms up is a tenth of the other.
+        let replayed = (calls + calls / 10 + 1) as f64;
+        let pairs = Pairs::measure(
+            bench.repetitions,
+            || Ok(bench.built.replay(Hip::Null, &archive, &[], &[])?.summary_ms("Wall time")? * 1e6 / replayed),
+            || bench.built.plain(Hip::Null, "call_cost", &arguments, &[])?.number("ns_per_call"),
+        )?;
+        let added = pairs.map(|with, without| with - without);
+        let id = format!("replay loop, {kind}: added per call");
+        rows.push(added.row(&id, "ns", Judged::Value, Target::AtMost(40.0), "baseline: the program's own loop"));
+    }
+    let few = (calls / 10).to_string();
+    for threads in ["1", "2"] {
+        let arguments = ["launch", few.as_str(), threads];
+        let archive = record(bench, Hip::Null, "call_cost", &arguments)?;
+        let share = 1.1;
+        let pairs = Pairs::measure(
+            bench.repetitions,
+            || Ok(bench.built.replay(Hip::Null, &archive, &[], &TWO_MICROSECONDS)?.summary_ms("Wall time")? / share),
+            || bench.built.plain(Hip::Null, "call_cost", &arguments, &TWO_MICROSECONDS)?.number("wall_ms"),
+        )?;
+        let id = format!("replay of 2 us launches, T={threads}");
+        rows.push(pairs.row(&id, "ms", Judged::Ratio, Target::AtMost(1.02), "baseline: the program's own threads"));
+    }
+    Ok(rows)
+}
+
+/// Replay with as many workers as the program has threads, against the program.
+pub fn threads(bench: &Bench) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for (threads, name, arguments) in [
+        ("1", "launch_rate", ["20000", "1", "1", "", ""]),
+        ("2", "launch_rate", ["20000", "2", "1", "", ""]),
+        ("2", "transformer", ["12", "12", "600", "2", "1024"]),
+    ] {
+        let arguments: Vec<&str> = arguments.into_iter().filter(|argument| !argument.is_empty()).collect();
+        let archive = record(bench, Hip::Mini, name, &arguments)?;
+        for order in ["capture", "deps"] {
+            let pairs = Pairs::measure(
+                bench.repetitions,
+                || {
+                    let options = ["--threads", "0", "--order", order];
+                    bench.built.replay(Hip::Mini, &archive, &options, &[])?.summary_ms("Wall time")
+                },
+                || bench.built.plain(Hip::Mini, name, &arguments, &[])?.number("wall_ms"),
+            )?;
+            let id = format!("replay of {name}, T={threads}, {order}");
+            rows.push(pairs.row(&id, "ms", Judged::Ratio, Target::AtMost(1.03), "baseline: the plain run's own wall"));
+        }
+    }
+    Ok(rows)
+}
+
+/// The watchdog on, against off.
+pub fn watchdog(bench: &Bench) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    let count = (CALLS / bench.shrink / 10).to_string();
+    let two_us = record(bench, Hip::Null, "call_cost", &["launch", count.as_str()])?;
+    let rate = record(bench, Hip::Mini, "launch_rate", &["20000", "2"])?;
+    for (id, hip, archive, variables) in [
+        ("watchdog on, 2 us launches", Hip::Null, two_us, &TWO_MICROSECONDS[..]),
+        ("watchdog on, launch_rate", Hip::Mini, rate, &[]),
+    ] {
+        let wall = |options: &[&str]| bench.built.replay(hip, &archive, options, variables)?.summary_ms("Wall time");
+        let pairs = Pairs::measure(bench.repetitions, || wall(&["--sync-watchdog-ms", "20000"]), || wall(&[]))?;
+        rows.push(pairs.row(id, "ms", Judged::Ratio, Target::AtMost(1.01), "baseline: the watchdog off"));
+    }
+    Ok(rows)
+}
+
+/// Copies replayed from memory staged ahead and from memory staged meanwhile, against the program's own; results checked,
+/// against the same not looked at.
+pub fn copies(bench: &Bench) -> Result<Vec<Row>, String> {
+    // Direction, MiB a copy, copies, buffers, pinned. Few and many: their difference leaves set-up out.
+    let arguments = |direction, count| [direction, "16", count, "8", "0"];
+    let (few, many) = ("8", "72");
+    let bytes = 64.0 * 16.0 * f64::from(1 << 20);
+    let mut rows = Vec::new();
+    for (direction, name) in [("0", "H2D"), ("1", "D2H")] {
+        let mut archives = Vec::new();
+        for count in [few, many] {
+            let archive = bench.built.archive(&format!("copies-{direction}-{count}"));
+            let arguments = arguments(direction, count);
+            bench.built.recorded(Hip::Mini, Recorded::Contents, &archive, "transfer_rate", &arguments, &[])?;
+            archives.push(archive);
+        }
+        let native = || {
+            let wall = |count| {
+                bench.built.plain(Hip::Mini, "transfer_rate", &arguments(direction, count), &[])?.number("wall_ms")
+            };
+            Ok(bytes / ((wall(many)? - wall(few)?).max(0.001) * 1e6))
+        };
+        let mut ways: Vec<(&str, &[&str], f64)> = vec![("all staged ahead", &[], 0.90)];
+        if direction == "0" {
+            ways.push(("staged meanwhile", &["--memory-budget", "64"], 0.80));
+        }
+        for (way, options, limit) in ways {
+            let replayed = || {
+                let wall = |archive| bench.built.replay(Hip::Mini, archive, options, &[])?.summary_ms("Wall time");
+                Ok(bytes / ((wall(&archives[1])? - wall(&archives[0])?).max(0.001) * 1e6))
+            };
+            let pairs = Pairs::measure(bench.repetitions, replayed, native)?;
+            let note = "baseline: the program's own copies; results are checked";
+            let id = format!("{name} replayed, {way}");
+            rows.push(pairs.row(&id, "GB/s", Judged::Ratio, Target::AtLeast(limit), note));
+        }
+    }
+    Ok(rows)
+}
+
+/// More workers than cores: processor time, against as many workers as cores.
+pub fn crowd(bench: &Bench) -> Result<Vec<Row>, String> {
+    let archive = record(bench, Hip::Null, "call_cost", &["launch", "4000", "16"])?;
+    let cores = std::thread::available_parallelism().map_or(2, usize::from).to_string();
+    let cpu = |threads: &str| {
+        let options = ["--threads", threads, "--repeat", "5"];
+        Ok(bench.built.replay(Hip::Null, &archive, &options, &TWO_MICROSECONDS)?.cpu_ms)
+    };
+    let pairs = Pairs::measure(bench.repetitions, || cpu("0"), || cpu(&cores))?;
+    let note = "processor time of 16 workers; baseline: as many workers as cores";
+    Ok(vec![pairs.row("16 workers on few cores, CPU", "ms", Judged::Ratio, Target::AtMost(1.2), note)])
+}

@@ -1,0 +1,215 @@
+//! The addresses of the recorded device allocations, kept free until device memory is mapped there.
+//!
+//! A HIP runtime takes large parts of the address space when it starts, wherever the system happens to have room, and a
+//! recorded address may be among them. So before the runtime is loaded the addresses are reserved with nothing behind them, and
+//! each range is given back just before device memory is mapped there ([`crate::placement`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use hrr_format::archive::Archive;
+use hrr_format::catalogue::{Api, Role};
+
+use crate::plan::bounds::MAX_ALLOCATION_BYTES;
+use crate::plan::lower::{RecordInputs, out_bytes, word_at};
+
+/// Granularity of what is reserved, in bytes: the largest at which devices map memory.
+const GRANULE_BYTES: u64 = 2 << 20;
+
+/// What an archive allocates on devices, and the address ranges that are kept free for it.
+#[derive(Debug)]
+pub struct RecordedAddresses {
+    allocations: Allocations,
+    held: Mutex<Held>,
+}
+
+impl RecordedAddresses {
+    /// Finds the device allocations of an archive and reserves their addresses, as far as this process has nothing there.
+    pub fn reserve(archive: &Archive) -> Self {
+        let allocations = allocations(archive);
+        let mut held = Held::default();
+        for (start, end) in granules(&allocations.found) {
+            held.take(start, end);
+        }
+        RecordedAddresses { allocations, held: Mutex::new(held) }
+    }
+
+    /// What can be placed: base, size in bytes and recorded device, oldest first in each thread.
+    pub(crate) fn allocations(&self) -> &[(u64, u64, i32)] {
+        &self.allocations.found
+    }
+
+    /// Whether the program resets a device, which takes everything on it away.
+    pub(crate) fn device_is_reset(&self) -> bool {
+        self.allocations.reset
+    }
+
+    /// Gives the addresses from `start` to `end` back to whoever asks for them next.
+    pub(crate) fn give_back(&self, start: u64, end: u64) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).give_back(start, end);
+    }
+}
+
+/// Address ranges mapped without access and without memory behind them: end by start.
+#[derive(Debug, Default)]
+struct Held(BTreeMap<u64, u64>);
+
+impl Held {
+    fn take(&mut self, start: u64, end: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let (wanted, len_bytes) = (start as *mut libc::c_void, (end - start) as usize);
+        // SAFETY: with MAP_FIXED_NOREPLACE nothing that is mapped already is touched.
+        let got = unsafe { libc::mmap(wanted, len_bytes, libc::PROT_NONE, flags, -1, 0) };
+        if got == libc::MAP_FAILED {
+            return;
+        }
+        if got != wanted {
+            // Kernels before 4.17 take the address for a hint only.
+            // SAFETY: the range was mapped just now and nobody has its address.
+            unsafe { libc::munmap(got, len_bytes) };
+            return;
+        }
+        self.0.insert(start, end);
+    }
+
+    fn give_back(&mut self, start: u64, end: u64) {
+        let touched: Vec<(u64, u64)> =
+            self.0.range(..end).rev().take_while(|&(_, &held_end)| held_end > start).map(|(&s, &e)| (s, e)).collect();
+        for (held_start, held_end) in touched {
+            self.0.remove(&held_start);
+            let (from, to) = (held_start.max(start), held_end.min(end));
+            // SAFETY: the range lies in one that `take` mapped and that is still mapped; nobody uses it.
+            unsafe { libc::munmap(from as *mut libc::c_void, (to - from) as usize) };
+            if held_start < from {
+                self.0.insert(held_start, from);
+            }
+            if to < held_end {
+                self.0.insert(to, held_end);
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(0, u64::MAX);
+    }
+}
+
+/// The allocations' addresses in whole granules, those that touch as one.
+fn granules(found: &[(u64, u64, i32)]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = found
+        .iter()
+        .map(|&(base, size_bytes, _)| {
+            let end = base + size_bytes.max(1);
+            (base / GRANULE_BYTES * GRANULE_BYTES, end.next_multiple_of(GRANULE_BYTES))
+        })
+        .collect();
+    ranges.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// What the archive allocates on devices.
+#[derive(Debug, Default)]
+struct Allocations {
+    /// See [`RecordedAddresses::allocations`].
+    found: Vec<(u64, u64, i32)>,
+    /// See [`RecordedAddresses::device_is_reset`].
+    reset: bool,
+}
+
+fn allocations(archive: &Archive) -> Allocations {
+    let (mut found, mut reset) = (Vec::new(), false);
+    let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
+    for stream in archive.streams() {
+        let mut device = 0;
+        for record in stream.records() {
+            let Some(api) = archive.row_of(&record) else { continue };
+            if record.ret() != 0 {
+                continue;
+            }
+            if Some(api.id) == set_device {
+                device = record.word(0) as u32 as i32;
+            }
+            reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
+            if !crate::placement::is_placed_api(api) {
+                continue;
+            }
+            let memory = api.params.iter().enumerate().find_map(|(number, param)| match param.role {
+                Role::NewDevice(size) | Role::NewPitched(size) => Some((number as u8, size)),
+                _ => None,
+            });
+            let Some((number, size)) = memory else { continue };
+            let bytes = out_bytes(&record, number).unwrap_or_default();
+            let size_bytes = size.value(&RecordInputs { api, record: &record, fields: bytes });
+            let (base, size_bytes) = (word_at(bytes, 0), size_bytes.unwrap_or(0));
+            // Beyond these no address can be one of a device's.
+            if base != 0 && base < MAX_ALLOCATION_BYTES << 1 && size_bytes <= MAX_ALLOCATION_BYTES {
+                found.push((base, size_bytes, device));
+            }
+        }
+    }
+    Allocations { found, reset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touching_allocations_are_one_range_of_whole_granules() {
+        let mib = 1 << 20;
+        let found = [(5 * mib, mib, 0), (2 * mib, mib, 0), (64 * mib, 3 * mib, 1)];
+        assert_eq!(granules(&found), [(2 * mib, 6 * mib), (64 * mib, 68 * mib)]);
+    }
+
+    /// A range of addresses that this process does not use.
+    fn free_range(len_bytes: u64) -> u64 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let (none, len) = (std::ptr::null_mut(), len_bytes as usize);
+        // SAFETY: a fresh mapping, which is given back at once.
+        unsafe {
+            let got = libc::mmap(none, len, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(got, libc::MAP_FAILED);
+            libc::munmap(got, len);
+            got as u64
+        }
+    }
+
+    fn is_mapped(address: u64) -> bool {
+        let mut resident = 0u8;
+        // SAFETY: mincore only looks, and reports one page.
+        unsafe { libc::mincore(address as *mut libc::c_void, 4096, &mut resident) == 0 }
+    }
+
+    #[test]
+    fn a_part_given_back_is_free_and_the_rest_stays_taken() {
+        let page = 4096;
+        let start = free_range(64 * page);
+        let mut held = Held::default();
+        held.take(start, start + 64 * page);
+        assert!(is_mapped(start) && is_mapped(start + 63 * page));
+        held.give_back(start + 8 * page, start + 16 * page);
+        assert!(is_mapped(start + 7 * page) && !is_mapped(start + 8 * page) && !is_mapped(start + 15 * page));
+        assert!(is_mapped(start + 16 * page));
+        held.give_back(start, start + 64 * page);
+        assert!(!is_mapped(start) && !is_mapped(start + 63 * page) && held.0.is_empty());
+    }
+
+    #[test]
+    fn what_the_process_uses_is_not_touched() {
+        let value = Box::new(7u64);
+        let page = (&raw const *value as u64) / 4096 * 4096;
+        let mut held = Held::default();
+        held.take(page, page + 4096);
+        assert!(held.0.is_empty());
+        assert_eq!(*value, 7);
+    }
+}
