@@ -234,7 +234,8 @@ struct Arguments {
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     api: Option<Glob>,
 
-    /// With --info: write tables with the columns of rocprofv3's into a directory
+    /// With --info: write tables with the columns of rocprofv3's into a directory; kernels and copies have the times of their
+    /// calls, since a recording has none of the device
     #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
     csv: Option<PathBuf>,
 
