@@ -199,6 +199,7 @@ impl<'a> Campaign<'a> {
         let (shared, ended) = start(Settings {
             runtime: Arc::clone(self.runtime),
             lanes: self.lanes(),
+            workers: self.assignment.workers,
             multiplexed: self.assignment.multiplexed(),
             continue_on_error: self.options.continue_on_error,
             cores: self.placement.cores.clone(),

@@ -29,7 +29,7 @@ use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
-use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -169,6 +169,10 @@ struct Arguments {
     )]
     sync_watchdog_ms: u64,
 
+    /// Behind which operations the watchdog records an event, to tell how far each stream has come
+    #[arg(long, value_enum, default_value = "paced", value_name = "WHICH", help_heading = "Triage")]
+    watchdog_marks: MarksArgument,
+
     /// When the watchdog fires: write the diagnosis to FILE, as JSON
     #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
     triage: Option<PathBuf>,
@@ -271,6 +275,14 @@ struct Arguments {
     /// Print the version of the program and of the archive format
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MarksArgument {
+    /// Each on streams that get few; now and then on streams that get many
+    Paced,
+    /// Each: names the operation that does not end in any case, and slows streams of short kernels down
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -471,6 +483,10 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
         trace_sync: tracing(arguments.trace_sync || set("HIP_HRR_REPLAY_TRACE_SYNC")),
         progress_kernels: arguments.progress_kernels,
         progress_every: (arguments.progress_seconds > 0).then(|| Duration::from_secs(arguments.progress_seconds)),
+        marks: match arguments.watchdog_marks {
+            MarksArgument::Paced => MarkPolicy::Paced,
+            MarksArgument::All => MarkPolicy::All,
+        },
     }
 }
 

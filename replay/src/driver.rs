@@ -280,7 +280,7 @@ pub fn replay(
     let Some(limit) = options.watchdog else {
         return replay_watched(archive, runtime, options, on_prepared, live, None);
     };
-    let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
+    let watch = Watch::new(archive, runtime, limit, options.triage.marks, options.on_hang.clone());
     let (alive, over) = crossbeam::channel::bounded(0);
     std::thread::scope(|scope| {
         let watch = &watch;

@@ -9,12 +9,12 @@ use crate::instruction::{Chunk, Wait};
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::plan::{Assignment, Delivery, PlanSettings, Planner};
-use crate::run::progress::Progress;
+use crate::run::progress::{Cores, Progress};
 use crate::runtime::Runtime;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.
 pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
-    let progress = Progress::new(lanes as usize);
+    let progress = Progress::new(lanes as usize, Cores::OneEach);
     for lane in 0..lanes {
         progress.publish(lane, u64::MAX);
     }
@@ -28,7 +28,7 @@ pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
 
 /// How long `count` publications take that nobody waits for.
 pub fn publications(count: u64) -> Duration {
-    let progress = Progress::new(1);
+    let progress = Progress::new(1, Cores::OneEach);
     let begun = Instant::now();
     for number in 1..=count {
         progress.publish(0, std::hint::black_box(number));
@@ -41,7 +41,7 @@ pub fn publications(count: u64) -> Duration {
 /// # Panics
 /// The second thread cannot be started.
 pub fn handovers(count: u64) -> Duration {
-    let progress = Arc::new(Progress::new(2));
+    let progress = Arc::new(Progress::new(2, Cores::OneEach));
     let rounds = count / 2;
     let other = Arc::clone(&progress);
     let partner = std::thread::spawn(move || {

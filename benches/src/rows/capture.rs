@@ -22,8 +22,7 @@ pub fn calls(bench: &Bench) -> Result<Vec<Row>, String> {
                     bench.repetitions,
                     || {
                         let _ = std::fs::remove_dir_all(&archive);
-                        let ran =
-                            bench.built.recorded(Hip::Null, recorded, &archive, "call_cost", &arguments, &[])?;
+                        let ran = bench.built.recorded(Hip::Null, recorded, &archive, "call_cost", &arguments, &[])?;
                         ran.number("ns_per_call")
                     },
                     || bench.built.plain(Hip::Null, "call_cost", &arguments, &[])?.number("ns_per_call"),
@@ -90,14 +89,8 @@ pub fn contents(bench: &Bench) -> Result<Vec<Row>, String> {
                 || {
                     let _ = std::fs::remove_dir_all(&archive);
                     let plain = bench.built.plain(Hip::Null, "call_cost", &arguments, &[])?;
-                    let ran = bench.built.recorded(
-                        Hip::Null,
-                        Recorded::Contents,
-                        &archive,
-                        "call_cost",
-                        &arguments,
-                        &[],
-                    )?;
+                    let ran =
+                        bench.built.recorded(Hip::Null, Recorded::Contents, &archive, "call_cost", &arguments, &[])?;
                     memory.push(ran.peak_mib - plain.peak_mib);
                     Ok(gigabytes / ((ran.cpu_ms - plain.cpu_ms).max(0.001) / 1e3))
                 },
@@ -119,9 +112,11 @@ pub fn contents(bench: &Bench) -> Result<Vec<Row>, String> {
 /// What a record takes in its stream file.
 pub fn size(bench: &Bench) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for (kind, api, limit) in
-        [("get_device", "hipGetDevice", 64.0), ("event_record", "hipEventRecord", 64.0), ("launch", "hipLaunchKernel", 160.0)]
-    {
+    for (kind, api, limit) in [
+        ("get_device", "hipGetDevice", 64.0),
+        ("event_record", "hipEventRecord", 64.0),
+        ("launch", "hipLaunchKernel", 160.0),
+    ] {
         let archive = bench.built.archive("size");
         bench.built.recorded(Hip::Null, Recorded::Metadata, &archive, "call_cost", &[kind, "1000"], &[])?;
         let opened = Archive::open(&archive).map_err(|error| error.to_string())?;

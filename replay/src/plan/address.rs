@@ -61,7 +61,15 @@ impl AddressMap {
             self.lowest = allocation.base;
         }
         self.lowest = self.lowest.min(allocation.base);
-        self.highest = self.highest.max(allocation.base.saturating_add(allocation.size_bytes));
+        let end = allocation.base.saturating_add(allocation.size_bytes);
+        self.highest = self.highest.max(end);
+        // Nothing says when a variable's memory goes, with its module: what is allocated over it says that it has gone.
+        let gone = |(&base, known): (&u64, &Allocation)| known.release.is_none().then_some(base);
+        while allocation.release.is_some()
+            && let Some(base) = self.by_base.range(allocation.base..end).find_map(gone)
+        {
+            self.by_base.remove(&base);
+        }
         self.by_base.insert(allocation.base, allocation);
     }
 
@@ -148,6 +156,17 @@ mod tests {
         assert!(map.find(0x2fff).is_none());
         map.remove(0x1100);
         assert_eq!(map.find(0x1100).map(|place| place.allocation.base), Some(0x1000));
+    }
+
+    #[test]
+    fn what_is_allocated_over_a_variable_says_that_its_module_has_gone() {
+        let mut table = SlotTable::default();
+        let mut map = AddressMap::default();
+        map.insert(allocation(0x1010, 4, &mut table));
+        map.insert(allocation(0x3000, 4, &mut table));
+        map.insert(Allocation { release: Some("hipFree"), ..allocation(0x1000, 0x1000, &mut table) });
+        assert_eq!(map.find(0x1010).map(|place| place.offset_bytes), Some(0x10));
+        assert_eq!(map.find(0x3000).map(|place| place.offset_bytes), Some(0));
     }
 
     #[test]

@@ -89,7 +89,10 @@ impl<'a> Planner<'a> {
         let cell = chunk.memory.allocate(MIN_BUFFER_BYTES / 8);
         draft.set(param.word, cell as u64);
         let address = out_bytes(&call.record, number).map_or(0, |bytes| word_at(bytes, 0));
-        if !call.succeeded() || address == 0 || self.objects.memory.inside(address).is_some() {
+        let known = self.objects.memory.inside(address).map(|place| place.allocation);
+        // Another name of memory that was allocated: the pinned memory itself, mostly.
+        let is_allocated = known.is_some_and(|known| known.base != address || known.release.is_some());
+        if !call.succeeded() || address == 0 || is_allocated {
             return;
         }
         let of_host = call
@@ -100,7 +103,18 @@ impl<'a> Planner<'a> {
             .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
             .map(|place| place.allocation.size_bytes - place.offset_bytes);
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
-        self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+        let Some(known) = known else {
+            self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+            return;
+        };
+        // Told before: the same variable, or one of a module that was loaded since to where an unloaded one had been. At
+        // replay that one lies where it comes to lie, so what is told now counts. Whoever uses the memory comes before or
+        // after.
+        draft.output(cell, known.slot);
+        lowering.facts.uses.push((known.object, Use::Occupies));
+        let (size_bytes, bounded) = size_bytes.map_or((known.size_bytes, known.bounded), |size| (size, true));
+        let size_bytes = size_bytes.min(MAX_ALLOCATION_BYTES);
+        lowering.definitions.push(Definition::Memory(Allocation { size_bytes, bounded, ..known }));
     }
 
     pub(super) fn lower_pin(

@@ -13,7 +13,7 @@ use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
-use super::progress::Progress;
+use super::progress::{Cores, Progress};
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::plan::bounds::NOWHERE;
@@ -146,6 +146,8 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) lanes: usize,
+    /// Workers that issue calls.
+    pub(crate) workers: usize,
     pub(crate) multiplexed: bool,
     pub(crate) continue_on_error: bool,
     pub(crate) cores: Vec<Option<usize>>,
@@ -158,7 +160,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
     let (ended, on_end) = crossbeam::channel::unbounded();
     let shared = Arc::new(Shared {
         // One more than there are captured threads: the gate in front of what is timed.
-        progress: Progress::new(settings.lanes + 1),
+        progress: Progress::new(settings.lanes + 1, Cores::of(settings.workers)),
         runtime: settings.runtime,
         multiplexed: settings.multiplexed,
         continue_on_error: settings.continue_on_error,

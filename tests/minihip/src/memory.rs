@@ -189,8 +189,21 @@ pub(crate) fn allocate_host(kind: MemoryKind, device: usize, len_bytes: usize, f
     let space = host_space();
     // A whole page at least, as pinning works on pages; it also keeps the two kinds out of the small-block chunks.
     let base = space.heap.allocate(len_bytes)?;
+    if kind == MemoryKind::PinnedHost {
+        make_resident(base, len_bytes);
+    }
     space.live.insert(Allocation { base, len_bytes, kind, device, flags, id: next_id(), pool: 0 });
     Ok(base)
+}
+
+/// Has the pages of pinned memory there, as pinning does: who copies to it later meets no page faults.
+fn make_resident(base: usize, len_bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let start = base / PAGE_BYTES * PAGE_BYTES;
+    let len_bytes = (base + len_bytes).next_multiple_of(PAGE_BYTES) - start;
+    // Where the kernel does not know the advice (before 5.14), pages come when they are touched.
+    // SAFETY: the pages hold a block of the heap's mapping, and the advice changes no contents.
+    unsafe { libc::madvise(start as *mut libc::c_void, len_bytes, libc::MADV_POPULATE_WRITE) };
 }
 
 /// Ends the life of the pinned or managed allocation that starts at `base`.

@@ -1,9 +1,11 @@
 //! Loaded code objects, the modules that own them, and function handles.
 
 use crate::bundle;
+use crate::config::config;
 use crate::error::{HipError, HipResult};
 use crate::kernel::{Argument, Kernel, KernelFn};
 use crate::memory::{self, MemoryKind};
+use crate::queue::splitmix;
 use crate::registry::{Registry, lock};
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::HashMap;
@@ -11,6 +13,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A code object loaded for one device, with its own copy of every variable.
@@ -57,6 +60,38 @@ impl Drop for CodeObject {
     }
 }
 
+/// With chaos: memory that is held while code is loaded, so that it comes to lie elsewhere than the code that was unloaded
+/// before. Its variables' addresses differ from load to load then, as on a device.
+struct Elsewhere {
+    address: *mut c_void,
+    len_bytes: usize,
+}
+
+impl Elsewhere {
+    fn drawn() -> Option<Self> {
+        const PAGE_BYTES: usize = 4096;
+        static LOADS: AtomicU64 = AtomicU64::new(0);
+        let seed = config().chaos_seed?;
+        // Relaxed: only a count.
+        let draw = splitmix(seed ^ splitmix(LOADS.fetch_add(1, Ordering::Relaxed)));
+        let len_bytes = (draw % 32) as usize * PAGE_BYTES;
+        if len_bytes == 0 {
+            return None;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh mapping that nothing can touch, at an address of the kernel's choice.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), len_bytes, libc::PROT_NONE, flags, -1, 0) };
+        (address != libc::MAP_FAILED).then_some(Elsewhere { address, len_bytes })
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing points into it.
+        unsafe { libc::munmap(self.address, self.len_bytes) };
+    }
+}
+
 impl CodeObject {
     /// Loads the x86-64 code object in `image` for `device`.
     pub(crate) fn load(image: &[u8], device: usize) -> HipResult<Arc<Self>> {
@@ -65,6 +100,7 @@ impl CodeObject {
         let mut file = memory_file()?;
         file.write_all(&code).map_err(|_| HipError::OUT_OF_MEMORY)?;
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| HipError::UNKNOWN)?;
+        let _elsewhere = Elsewhere::drawn();
         // SAFETY: a terminated path. The library's initialisers run: loading code is what the caller asked for.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {

@@ -1,0 +1,11 @@
+//! What recording and replaying cost.
+//!
+//! - [`table`]: rows of figures against baselines of the same run.
+//! - [`program`]: running the built programs.
+//! - [`rows`]: what is measured.
+//! - [`synthetic`]: archives of any size.
+
+pub mod program;
+pub mod rows;
+pub mod synthetic;
+pub mod table;
