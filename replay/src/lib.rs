@@ -9,6 +9,7 @@
 pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
+pub mod check_order;
 pub mod choices;
 pub mod cli;
 pub mod compare;
@@ -23,6 +24,7 @@ pub(crate) mod memory_node;
 pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
+pub(crate) mod plausible;
 pub mod processes;
 pub(crate) mod repeat;
 pub mod report;
