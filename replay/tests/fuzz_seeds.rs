@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[path = "../../fuzz/src/lib.rs"]
-#[allow(dead_code, reason = "the file is a library of its own")]
+#[allow(dead_code, unreachable_pub, reason = "the file is a library of its own")]
 mod fuzz;
 
 /// Changed inputs for each seed.

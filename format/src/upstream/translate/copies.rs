@@ -76,7 +76,9 @@ impl Copies<'_> {
             Stored::Unusable(reason) => return Ok(Found::Lacking(reason)),
         };
         let len = blob.len() as u64;
-        let pitched = rows.rows.checked_sub(1).and_then(|gaps| {
+        // Rows that overlap would be as many as a record likes.
+        let apart = rows.pitch_bytes >= rows.row_bytes || rows.rows <= 1;
+        let pitched = rows.rows.checked_sub(1).filter(|_| apart).and_then(|gaps| {
             gaps.checked_mul(rows.pitch_bytes)?.checked_add(rows.row_bytes)?.checked_add(rows.first_byte)
         });
         let slice = |first: u64, count: u64| {
@@ -366,8 +368,12 @@ impl Copies<'_> {
 
     fn slice(&mut self, hash: ContentHash, copy: &Described, host: &Side, slice: u64) -> io::Result<Found> {
         let flat = copy.width.saturating_mul(copy.height);
-        let packed =
-            Rows { first_byte: slice * flat, row_bytes: copy.width, rows: copy.height, pitch_bytes: copy.width };
+        let packed = Rows {
+            first_byte: slice.saturating_mul(flat),
+            row_bytes: copy.width,
+            rows: copy.height,
+            pitch_bytes: copy.width,
+        };
         if copy.depth == 1 {
             let rows = Rows { first_byte: 0, row_bytes: copy.width, rows: copy.height, pitch_bytes: host.pitch };
             let form = if self.archive.header().packed() { Form::Packed } else { Form::Either };
