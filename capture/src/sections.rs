@@ -174,10 +174,12 @@ impl Drafting<'_> {
         let inputs = self.inputs();
         match *step {
             Step::In { param, word, size } => self.bytes_in(param, self.word(word), size.value(&inputs)),
-            Step::ArgBytes { param, word, size } => {
+            Step::ArgBytes { param, word, size, kept_bytes } => {
                 let kept = self.call.process.blobs().is_some();
                 match size.value(&inputs) {
-                    Some(len) if !kept && len <= MAX_RECORD_BYTES as u64 && self.word(word) != 0 => {
+                    Some(len)
+                        if !kept && len > kept_bytes && len <= MAX_RECORD_BYTES as u64 && self.word(word) != 0 =>
+                    {
                         self.push(SectionTag::In, param, Presence::Withheld, len as usize, Source::Zeros);
                     }
                     size => self.bytes_in(param, self.word(word), size),

@@ -11,7 +11,7 @@ use hrr_format::stream_file::StreamFile;
 
 use crate::addresses::RecordedAddresses;
 use crate::chaos::Chaos;
-use crate::choices::{Guarded, RegionPolicy};
+use crate::choices::{Guarded, RegionPolicy, Synthetic};
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
@@ -209,6 +209,11 @@ impl<'a> Campaign<'a> {
     /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.assignment.workers
+    }
+
+    /// What stands for recorded contents, in a replay by shape.
+    pub(crate) fn synthetic(&self) -> Option<Synthetic> {
+        self.options.choices.synthetic
     }
 
     fn lanes(&self) -> usize {

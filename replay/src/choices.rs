@@ -30,6 +30,8 @@ pub struct Choices {
     pub regions: RegionPolicy,
     /// What lies between guards.
     pub guards: Guards,
+    /// Copy sources hold this instead of recorded contents, and what needs recorded code is left out.
+    pub synthetic: Option<Synthetic>,
 }
 
 /// What region sidecars are used for.
@@ -96,6 +98,41 @@ impl Default for Guards {
             max_bytes: u64::MAX,
             budget_bytes: 4096 << 20,
             alignment: GuardAlignment::Aligned,
+        }
+    }
+}
+
+/// What stands for contents in a replay by shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synthetic {
+    /// Zeros.
+    Zeros,
+    /// Bytes that do not compress, from this seed.
+    Noise(u64),
+}
+
+impl FromStr for Synthetic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seed = match text.split_once(':') {
+            None => Ok(0),
+            Some(("noise", seed)) => seed.parse().map_err(|_| format!("the seed {seed:?} is not a number")),
+            Some(_) => Err("give zeros, noise or noise:SEED".to_owned()),
+        };
+        match text.split(':').next() {
+            Some("zeros") if !text.contains(':') => Ok(Synthetic::Zeros),
+            Some("noise") => seed.map(Synthetic::Noise),
+            _ => Err("give zeros, noise or noise:SEED".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Synthetic::Zeros => f.write_str("zeros"),
+            Synthetic::Noise(seed) => write!(f, "noise of seed {seed}"),
         }
     }
 }
@@ -185,6 +222,18 @@ mod tests {
         assert_eq!((replacement.name.as_str(), replacement.path.to_str()), ("a<b=1>", Some("dir/x.hsaco")));
         for bad in ["a", "=x", "a="] {
             assert!(bad.parse::<Replacement>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn synthetic_contents_are_zeros_or_noise_of_a_seed() {
+        for (text, expected) in
+            [("zeros", Synthetic::Zeros), ("noise", Synthetic::Noise(0)), ("noise:7", Synthetic::Noise(7))]
+        {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for bad in ["", "ones", "zeros:1", "noise:", "noise:x"] {
+            assert!(bad.parse::<Synthetic>().is_err(), "{bad}");
         }
     }
 

@@ -14,7 +14,7 @@ use hrr_format::upstream::write::Lossy;
 use crate::addresses::RecordedAddresses;
 use crate::check_order;
 use crate::choices::{
-    Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, WarnUntranslated,
+    Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, Synthetic, WarnUntranslated,
 };
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
@@ -44,9 +44,10 @@ Examples:
   hrr-playback capture.hrr --all-processes       every recorded process, at the same time
   srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+  hrr-playback capture.hrr --shape-only          times of allocations and copies, without contents
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
+Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
 results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
@@ -105,6 +106,19 @@ struct Arguments {
     /// Launch the kernel of this name from a code object file instead; may be given several times
     #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
     replace_kernel: Vec<Replacement>,
+
+    /// Replay without recorded contents and code, of any archive, for times: copies move zeros, noise or noise:SEED, kernels and
+    /// what needs code are left out and listed. Ends with SHAPE, never with PASS
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "zeros",
+        conflicts_with_all = ["kernel_filter", "replace_kernel", "warn_untranslated_args", "kernels"],
+        help_heading = "Replay"
+    )]
+    shape_only: Option<Synthetic>,
 
     /// Do not use region sidecars
     #[arg(long, help_heading = "Regions")]
@@ -269,7 +283,8 @@ struct Arguments {
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     api: Option<Glob>,
 
-    /// With --info: write tables with the columns of rocprofv3's into a directory
+    /// With --info: write tables with the columns of rocprofv3's into a directory; kernels and copies have the times of their
+    /// calls, since a recording has none of the device
     #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
     csv: Option<PathBuf>,
 
@@ -401,6 +416,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
             (false, false) => RegionPolicy::Used,
         },
         guards: guards(arguments),
+        synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments);

@@ -13,13 +13,14 @@ use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
 use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
-use crate::choices::Choices;
+use crate::choices::{Choices, Synthetic};
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
 pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::order::OrderMode;
 pub use crate::plan::regions::RegionCounts;
+use crate::plan::shape::LeftOut;
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
@@ -197,6 +198,8 @@ pub struct Outcome {
     pub filtered: u64,
     /// Launches of replaced kernels.
     pub replaced: u64,
+    /// What a replay by shape did otherwise; `None` for a replay of what was recorded.
+    pub shape: Option<ShapeOutcome>,
     /// One line on each pointer that did not translate, where that was asked for.
     pub untranslated_lines: Vec<String>,
     /// Pinned and pageable staging memory in bytes.
@@ -247,6 +250,17 @@ impl Outcome {
     pub fn all_skipped(&self) -> bool {
         self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.missed() > 0
     }
+}
+
+/// What a replay by shape did otherwise than the recording.
+#[derive(Clone, Debug)]
+pub struct ShapeOutcome {
+    /// What stood for contents.
+    pub synthetic: Synthetic,
+    /// Calls left out, by reason and entry point.
+    pub left_out: Vec<(LeftOut, &'static str, u64)>,
+    /// Kernel nodes of graphs that became empty nodes.
+    pub empty_nodes: u64,
 }
 
 /// Where device memory came to lie.
@@ -446,6 +460,11 @@ fn outcome(
         lost_results: planned.lost_results,
         filtered: planned.filtered,
         replaced: planned.replaced,
+        shape: campaign.synthetic().map(|synthetic| ShapeOutcome {
+            synthetic,
+            left_out: planned.shape.left_out.iter().map(|(&(reason, api), &calls)| (reason, api, calls)).collect(),
+            empty_nodes: planned.shape.empty_nodes,
+        }),
         untranslated_lines: planned.untranslated_lines.clone(),
         staged_bytes: session.staged_bytes(),
         abandoned: last.run.abandoned,
@@ -477,9 +496,10 @@ fn report(
         runtime: RuntimeReport { path: runtime.path().display().to_string(), version: runtime.version() },
         device: DeviceReport { arch: runtime.device_arch(0), name: info.name, pci_bus_id: info.pci_bus_id },
         mode: format!(
-            "{workers} worker thread{}, order {}",
+            "{workers} worker thread{}, order {}{}",
             if workers == 1 { "" } else { "s" },
-            options.order.as_str()
+            options.order.as_str(),
+            if outcome.shape.is_some() { ", shape only: synthetic contents, no kernels" } else { "" }
         ),
         threads: u32::try_from(workers).unwrap_or(u32::MAX),
         order: options.order.as_str().to_owned(),

@@ -21,7 +21,11 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
         ContentsMode::Contents => "recorded",
         ContentsMode::MetadataOnly => "withheld (recorded without HIP_HRR_CAPTURE_CONTENT=1)",
     };
-    let _ = writeln!(text, "[HRR] Contents: {contents}");
+    let synthetic = match options.choices.synthetic {
+        Some(synthetic) => format!("; --shape-only: copies move {synthetic}, no kernel is launched"),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "[HRR] Contents: {contents}{synthetic}");
     if let Some(window) = &archive.manifest().window {
         let _ = writeln!(
             text,
@@ -251,10 +255,29 @@ pub fn summary(outcome: &Outcome) -> String {
         let _ =
             writeln!(text, "[HRR] Lost          : {lost} calls of {api} were neither issued nor left out for a reason");
     }
+    if let Some(shape) = &outcome.shape {
+        let left_out: u64 = shape.left_out.iter().map(|(_, _, calls)| calls).sum();
+        let _ = writeln!(
+            text,
+            "[HRR] Shape only: copies moved {}, no result was compared, {left_out} calls were left out",
+            shape.synthetic
+        );
+        for (reason, api, calls) in &shape.left_out {
+            let _ = writeln!(text, "[HRR]   left out {calls} of {api}: {}", reason.as_str());
+        }
+        if shape.empty_nodes > 0 {
+            let _ = writeln!(text, "[HRR]   {} kernel nodes of graphs were empty nodes", shape.empty_nodes);
+        }
+    }
     if outcome.all_skipped() {
         let _ = writeln!(text, "[HRR] No D2H result could be compared");
     }
-    let passed = outcome.exit_code() == 0;
-    let _ = writeln!(text, "[HRR] {}", if passed { "PASS" } else { "FAIL" });
+    let verdict = match (outcome.exit_code(), &outcome.shape) {
+        (0, None) => "PASS",
+        // Nothing was computed and nothing compared: that the calls went through is no pass.
+        (0, Some(_)) => "SHAPE",
+        _ => "FAIL",
+    };
+    let _ = writeln!(text, "[HRR] {verdict}");
     text
 }

@@ -21,6 +21,7 @@
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
+//! * [`shape`]: replays without what was withheld
 //! * [`coverage`]: when staged host memory may be used again
 //! * [`escort`]: what goes with calls for triage
 //! * [`annotate`]: what measuring runs need to know
@@ -57,6 +58,7 @@ pub(crate) mod own_thread;
 pub(crate) mod placed;
 pub(crate) mod regions;
 pub(crate) mod results;
+pub mod shape;
 pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
@@ -150,6 +152,8 @@ pub(crate) struct Planned {
     pub(crate) prefix_launches: (u64, u64),
     /// The range that is measured was entered.
     pub(crate) range_entered: bool,
+    /// What a replay by shape did otherwise.
+    pub(crate) shape: shape::ShapeLosses,
     /// The archive goes on behind the range.
     pub(crate) cut: bool,
     /// Host memory that devices use directly.

@@ -70,7 +70,7 @@ impl<'a> Planner<'a> {
             seen: None,
             unchecked: Arc::clone(&unchecked),
         };
-        if self.choices.kernel_filter.is_some() {
+        if self.choices.kernel_filter.is_some() || self.is_shape_only() {
             // Without its kernels, what the archive computes means nothing.
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl<'a> Planner<'a> {
 
     /// A marker: a D2H result became visible to the program.
     pub(super) fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
-        if record.api() != marker::OBSERVED {
+        if record.api() != marker::OBSERVED || self.is_shape_only() {
             return Ok(());
         }
         // A recorder that saw the end of its process has written whatever it says that the program saw.
