@@ -509,7 +509,11 @@ impl<'a> Campaign<'a> {
         let again = self.options.runs() > 1 || self.options.measure.any();
         let teardown = (complete && again && !shared.progress.stopped()).then(|| {
             let began = Instant::now();
-            shared.end_runners();
+            {
+                // What the runtime keeps for a thread goes with it.
+                let _watched = own_calls::enter("ending worker threads");
+                shared.end_runners();
+            }
             let torn_down = session.planned.teardown.run(self.runtime);
             (began.elapsed(), torn_down)
         });

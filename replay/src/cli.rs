@@ -10,6 +10,7 @@ use clap::{Parser, ValueEnum};
 
 use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
+use hrr_perf::report::RunReport;
 
 use crate::addresses::RecordedAddresses;
 use crate::check_order;
@@ -33,7 +34,7 @@ use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
-use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -165,7 +166,7 @@ struct Arguments {
     #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
     warmup: u32,
 
-    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run
+    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run. When the watchdog fires, with its diagnosis
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     report: Option<PathBuf>,
 
@@ -419,7 +420,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
-    let on_hang = hang_handler(arguments);
+    let on_hang = hang_handler(arguments, path);
     let placed = choices.placement == PlacementPolicy::WherePossible;
     // Before the runtime takes addresses for itself.
     let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
@@ -534,18 +535,23 @@ fn tell_trace(trace: &Result<Drawn, TraceError>) -> i32 {
     }
 }
 
-/// Prints the diagnosis, and writes it where it was asked for.
-fn hang_handler(arguments: &Arguments) -> HangHandler {
-    let file = arguments.triage.clone();
-    HangHandler::new(move |diagnosis| {
-        let mut err = std::io::stderr().lock();
-        let _ = err.write_all(diagnosis.to_string().as_bytes());
-        let Some(file) = &file else { return };
-        let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
-        if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
-            let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
-        }
-    })
+/// Tells what hangs, in the files that were asked for too.
+fn hang_handler(arguments: &Arguments, path: &Path) -> HangHandler {
+    let order = OrderMode::from(arguments.order);
+    let report = arguments.report.as_ref().map(|report| {
+        let known = RunReport {
+            schema_version: hrr_perf::report::SCHEMA_VERSION,
+            hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
+            archive: path.display().to_string(),
+            mode: format!("stopped by the watchdog, order {}", order.as_str()),
+            order: order.as_str().to_owned(),
+            pace: arguments.pace.to_string(),
+            warmup: arguments.warmup,
+            ..RunReport::default()
+        };
+        (own_file(arguments, report, path), known)
+    });
+    tell::handler(tell::Files { triage: arguments.triage.clone(), report })
 }
 
 fn triage_options(arguments: &Arguments) -> TriageOptions {
