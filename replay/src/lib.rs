@@ -24,6 +24,7 @@ pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
 pub mod processes;
+pub mod progress_line;
 pub(crate) mod repeat;
 pub mod report;
 pub(crate) mod run;
