@@ -140,7 +140,11 @@ impl<'a> Campaign<'a> {
             return Err(ReplayError::NoEvents { path: runtime.path().display().to_string() });
         }
         let lanes = assignment.worker_of.len();
-        let metering = options.measures().then(|| Arc::new(Metering::new(lanes, timer.clone())));
+        let metering = options.measures().then(|| {
+            let mut metering = Metering::new(lanes, timer.clone());
+            metering.logs_order = measure.order;
+            Arc::new(metering)
+        });
         Ok(Campaign {
             archive,
             runtime,

@@ -13,6 +13,7 @@ use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
 
 use crate::addresses::RecordedAddresses;
+use crate::check_order;
 use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
@@ -24,6 +25,7 @@ use crate::plan::order::OrderMode;
 use crate::processes::{self, Rank};
 use crate::progress_line::ProgressLine;
 use crate::report::options::{Measure, Pace};
+use crate::report::order_log::OrderLog;
 use crate::run::watchdog;
 use crate::runtime::Runtime;
 use crate::summary;
@@ -31,7 +33,7 @@ use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
-use crate::triage::{DeviceSyncs, HangHandler, SyncAfter, Tracing, TriageOptions};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -159,6 +161,10 @@ struct Arguments {
     )]
     sync_watchdog_ms: u64,
 
+    /// Behind which operations the watchdog records an event, to tell how far each stream has come
+    #[arg(long, value_enum, default_value = "paced", value_name = "WHICH", help_heading = "Triage")]
+    watchdog_marks: MarksArgument,
+
     /// When the watchdog fires: write the diagnosis to FILE, as JSON
     #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
     triage: Option<PathBuf>,
@@ -203,6 +209,14 @@ struct Arguments {
         help_heading = "Triage"
     )]
     progress_seconds: u64,
+
+    /// Write when each call of the last repetition was issued and had returned to FILE, for --check-order
+    #[arg(long, value_name = "FILE", help_heading = "Triage")]
+    log_order: Option<PathBuf>,
+
+    /// Check that the replay that wrote LOG kept the order of this archive's calls; needs no HIP runtime
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["log_order", "info", "all_processes"], help_heading = "Triage")]
+    check_order: Option<PathBuf>,
 
     /// Print what was recorded and exit; needs no HIP runtime
     #[arg(long, help_heading = "Inspection")]
@@ -264,6 +278,14 @@ struct Arguments {
     /// Write the manual page, or completions for a shell
     #[arg(long, value_enum, hide = true)]
     generate: Option<Generate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MarksArgument {
+    /// Each on streams that get few; now and then on streams that get many
+    Paced,
+    /// Each: names the operation that does not end in any case, and slows streams of short kernels down
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -340,6 +362,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for warning in archive.warnings() {
         eprintln!("[HRR] warning: {warning}");
     }
+    if let Some(log) = &arguments.check_order {
+        return check_order(&archive, log);
+    }
     let choices = Choices {
         devices: arguments.device_map.clone().unwrap_or_default(),
         placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
@@ -370,7 +395,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         addresses,
         repeat: arguments.repeat,
         warmup: arguments.warmup,
-        measure: Measure { calls: arguments.report.is_some(), timing: arguments.timing || arguments.trace.is_some() },
+        measure: Measure {
+            calls: arguments.report.is_some(),
+            timing: arguments.timing || arguments.trace.is_some(),
+            order: arguments.log_order.is_some(),
+        },
         pace: arguments.pace,
         range: match (&arguments.range, &arguments.kernels) {
             (Some(range), _) => Some(RangeOption::Events { from: range.0.start, to: range.0.end }),
@@ -407,6 +436,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         eprintln!("[HRR] failed to write the report: {error}");
         code = code.max(1);
     }
+    let log = arguments.log_order.as_ref().map(|log| match arguments.all_processes {
+        true => processes::of_process(log, path),
+        false => log.clone(),
+    });
+    if let Some((log, calls)) = log.as_ref().zip(outcome.order_log.as_ref())
+        && let Err(error) = calls.write(log)
+    {
+        eprintln!("[HRR] failed to write the order log: {error}");
+        code = code.max(1);
+    }
     if outcome.abandoned {
         // Threads are still in the runtime; its destructors must not run under them.
         let _ = std::io::stdout().flush();
@@ -418,6 +457,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
     }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn check_order(archive: &Archive, log: &Path) -> Result<ExitCode, String> {
+    let log = OrderLog::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let verdict = check_order::check(archive, &log);
+    match verdict.print(archive, &mut std::io::stdout().lock()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(ExitCode::from(u8::from(!verdict.holds()))),
+    }
 }
 
 /// The file that is meant where several processes would write to one.
@@ -476,6 +524,10 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
         trace_sync: tracing(arguments.trace_sync || set("HIP_HRR_REPLAY_TRACE_SYNC")),
         progress_kernels: arguments.progress_kernels,
         progress_every: (arguments.progress_seconds > 0).then(|| Duration::from_secs(arguments.progress_seconds)),
+        marks: match arguments.watchdog_marks {
+            MarksArgument::Paced => MarkPolicy::Paced,
+            MarksArgument::All => MarkPolicy::All,
+        },
     }
 }
 

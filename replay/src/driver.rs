@@ -22,6 +22,7 @@ use crate::progress_line::{ProgressLine, Shown};
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
+use crate::report::order_log::OrderLog;
 use crate::run::watchdog::Watch;
 use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
@@ -194,6 +195,8 @@ pub struct Outcome {
     pub gpu: Option<GpuTimes>,
     /// What was measured.
     pub report: RunReport,
+    /// When each call was issued and had returned, if that was asked for.
+    pub order_log: Option<OrderLog>,
     /// What became of the timeline, where one was wanted.
     pub trace: Option<Result<Drawn, TraceError>>,
 }
@@ -271,7 +274,7 @@ pub fn replay(
     let Some(limit) = options.watchdog else {
         return replay_watched(archive, runtime, options, on_prepared, live, None);
     };
-    let watch = Watch::new(archive, runtime, limit, options.on_hang.clone());
+    let watch = Watch::new(archive, runtime, limit, options.triage.marks, options.on_hang.clone());
     let (alive, over) = crossbeam::channel::bounded(0);
     std::thread::scope(|scope| {
         let watch = &watch;
@@ -346,6 +349,11 @@ fn replay_watched<'a>(
     let mut outcome = outcome(archive, &campaign, &session, &last, &gathered);
     outcome.setup = first_setup.unwrap_or_default();
     outcome.planned_each_repetition = planned_again;
+    outcome.order_log = last.measured.filter(|_| options.measure.order).map(|measured| OrderLog {
+        order: options.order,
+        threads: options.threads,
+        calls: measured.order,
+    });
     outcome.report = report(archive, runtime, options, &campaign, &gathered, &outcome);
     outcome.trace = trace.or_else(|| target.map(|target| Err(target.not_reached())));
     if outcome.abandoned {
@@ -421,6 +429,7 @@ fn outcome(
         planned_each_repetition: false,
         gpu: campaign.timer.is_some().then(|| gathered.gpu_times()),
         report: RunReport::default(),
+        order_log: None,
         trace: None,
     }
 }

@@ -9,6 +9,7 @@
 pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
+pub mod check_order;
 pub mod choices;
 pub mod cli;
 pub mod compare;

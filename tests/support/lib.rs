@@ -5,6 +5,7 @@
 //! - [`workload`]: the programs that are recorded, as `tests/workloads/list.tsv` lists them.
 //! - [`recording`]: a program recorded into an archive of its own.
 //! - [`replaying`]: an archive replayed, and the summary read back.
+//! - [`random_program`]: programs at random, for the order of calls.
 //! - [`schema`]: whether JSON is what its schema says.
 //! - [`soak`]: how often and with which random delays.
 //! - [`terminal`]: a program whose standard error is a terminal.
@@ -15,6 +16,7 @@
 
 pub mod built;
 pub mod process;
+pub mod random_program;
 pub mod recording;
 pub mod replaying;
 pub mod schema;

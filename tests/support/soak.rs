@@ -1,7 +1,7 @@
 //! How often, and with which random delays.
 //!
-//! `HRR_SOAK` replays of each kind (2 unless set; a soak takes 50), `HRR_SOAK_KILLS` kills (8; a soak takes 100), and
-//! `HRR_SOAK_SEED` for another sequence of delays (1).
+//! `HRR_SOAK` replays of each kind (2 unless set; a soak takes 50), `HRR_SOAK_KILLS` kills (8; a soak takes 100),
+//! `HRR_SOAK_PROGRAMS` random programs (120; a soak takes 10000), and `HRR_SOAK_SEED` for another sequence of delays (1).
 
 /// A number from the environment.
 ///
@@ -22,6 +22,11 @@ pub fn replays() -> u64 {
 /// Recordings to kill.
 pub fn kills() -> u64 {
     number("HRR_SOAK_KILLS", 8).max(1)
+}
+
+/// Random programs.
+pub fn programs() -> u64 {
+    number("HRR_SOAK_PROGRAMS", 120).max(1)
 }
 
 /// The seed of the `index`-th run of a kind, never zero; `kind` tells apart what would else get the same delays.

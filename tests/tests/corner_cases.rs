@@ -70,6 +70,10 @@ cases! {
     fork_join_capture
     racing_frees
     configured_launches
+    per_thread_results
+    null_stream_results
+    relaunched_graph
+    freed_in_order
 }
 
 /// How often a call is in a recording.

@@ -86,6 +86,24 @@ fn a_kernel_that_spins_is_named_with_what_came_before_it() {
 }
 
 #[test]
+fn a_kernel_behind_many_is_one_of_few_and_named_where_each_is_marked() {
+    let scratch = Scratch::new("hang");
+    let archive = recorded_hang(&scratch, "hang", &["64", "500"]);
+    let diagnosis = diagnosed(&scratch, &archive, &[], &[]);
+    let stream = &diagnosis["streams"][0];
+    let candidates = stream["candidates"].as_u64().expect("a number") as usize;
+    let in_flight = stream["in_flight"].as_array().expect("operations");
+    assert!((1..=33).contains(&candidates), "{diagnosis:#}");
+    let named = in_flight.iter().take(candidates).any(|operation| operation["kernel"] == "spin_until");
+    assert!(named, "among the first {candidates}\n{diagnosis:#}");
+
+    let diagnosis = diagnosed(&scratch, &archive, &["--watchdog-marks", "all"], &[]);
+    let (completed, hanging) = only_stream(&diagnosis);
+    assert_eq!(diagnosis["streams"][0]["candidates"], 1, "{diagnosis:#}");
+    assert_eq!((&completed["kernel"], &hanging["kernel"]), (&"mix".into(), &"spin_until".into()), "{diagnosis:#}");
+}
+
+#[test]
 fn a_launch_that_is_waited_for_is_the_call_that_hangs() {
     let scratch = Scratch::new("hang");
     let archive = recorded_hang(&scratch, "hang", &[]);

@@ -526,6 +526,116 @@ void polled_release() {
   CHECK(hipHostFree(pinned));
 }
 
+// A copy to the host is on its way on a stream that a special handle names, held up by a value. Another thread waits for the
+// stream that the same handle means there, which is another stream: the copy has not been waited for.
+void copy_behind_handle(hipStream_t handle, int second_device) {
+  DeviceWords data(n), flag(1);
+  Words expected(n);
+  host_iota(expected, 21);
+  hipStream_t other = new_stream();
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), n * sizeof(uint32_t), hipHostMallocDefault));
+  for (int i = 0; i < n; i++) pinned[i] = 0xdead0000u + unsigned(i);
+  CHECK(hipMemset(flag, 0, flag.bytes()));
+  CHECK(hipDeviceSynchronize());
+  Turns turns;
+  run_threads(2, [&](int t) {
+    if (t == 0) {
+      turns.take(0, [&] {
+        LAUNCH(iota, blocks(), kThreads, 0, handle, data, 21, n);
+        CHECK(hipStreamWaitValue32(handle, flag, 1, hipStreamWaitValueEq, 0xffffffffu));
+        CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, handle));
+      });
+      turns.take(2, [&] {
+        CHECK(hipStreamSynchronize(handle));
+        require_equal(pinned, expected.data(), n, "behind a special handle", __LINE__, __FILE__);
+      });
+    } else {
+      turns.take(1, [&] {
+        if (second_device != 0) CHECK(hipSetDevice(second_device));
+        DeviceWords own(n);
+        LAUNCH(iota, blocks(), kThreads, 0, handle, own, 1, n);
+        CHECK(hipStreamSynchronize(handle));
+        if (second_device != 0) CHECK(hipSetDevice(0));
+        CHECK(hipStreamWriteValue32(other, flag, 1, 0));
+        CHECK(hipStreamSynchronize(other));
+        if (second_device != 0) CHECK(hipSetDevice(second_device));
+      });
+    }
+  });
+  CHECK(hipHostFree(pinned));
+  CHECK(hipStreamDestroy(other));
+}
+
+void per_thread_results() { copy_behind_handle(hipStreamPerThread, 0); }
+
+void null_stream_results() { copy_behind_handle(nullptr, 1); }
+
+// Threads take turns launching one graph that copies to the host, each as soon as the one before has seen its result.
+void relaunched_graph() {
+  DeviceWords data(n);
+  Words expected(n);
+  host_iota(expected, 3);
+  LAUNCH(iota, blocks(), kThreads, 0, nullptr, data, 3, n);
+  CHECK(hipDeviceSynchronize());
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), n * sizeof(uint32_t), hipHostMallocDefault));
+  hipStream_t capture = new_stream();
+  hipGraph_t graph;
+  hipGraphExec_t exec;
+  CHECK(hipStreamBeginCapture(capture, hipStreamCaptureModeThreadLocal));
+  LAUNCH(mix, blocks(), kThreads, 0, capture, data, 5, 9, n);
+  CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, capture));
+  CHECK(hipStreamEndCapture(capture, &graph));
+  CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  Turns turns;
+  run_threads(3, [&](int t) {
+    hipStream_t stream = new_stream();
+    for (int r = 0; r < rounds * 4; r++)
+      turns.take(r * 3 + t, [&] {
+        CHECK(hipGraphLaunch(exec, stream));
+        CHECK(hipStreamSynchronize(stream));
+        host_mix(expected, 5, 9);
+        require_equal(pinned, expected.data(), n, "relaunched graph", __LINE__, __FILE__);
+      });
+    CHECK(hipStreamDestroy(stream));
+  });
+  CHECK(hipGraphExecDestroy(exec));
+  CHECK(hipGraphDestroy(graph));
+  CHECK(hipHostFree(pinned));
+  CHECK(hipStreamDestroy(capture));
+}
+
+// Memory from hipMalloc is given back in a stream's order, behind a long kernel, and given out again at the same address once
+// the stream has come so far; nothing in the program says when that is.
+void freed_in_order() {
+  hipStream_t first = new_stream(), second = new_stream();
+  uint32_t* old = nullptr;
+  CHECK(hipMalloc(&old, n * sizeof(uint32_t)));
+  LAUNCH(iota, blocks(), kThreads, 0, first, old, 1, n);
+  LAUNCH(busy, blocks(), kThreads, 0, first, old, 200000, n);
+  CHECK(hipFreeAsync(old, first));
+  std::vector<uint32_t*> others;
+  uint32_t* data = nullptr;
+  while (data != old) {
+    REQUIRE(others.size() < 2000, "the address is not given out again");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // Runtimes look at what can be given out again when they synchronise, with whatever it is.
+    CHECK(hipStreamSynchronize(second));
+    if (data) others.push_back(data);
+    CHECK(hipMalloc(&data, n * sizeof(uint32_t)));
+  }
+  Words expected(n);
+  host_iota(expected, 77);
+  LAUNCH(iota, blocks(), kThreads, 0, second, data, 77, n);
+  CHECK(hipDeviceSynchronize());
+  require_data(data, expected, second, "freed in order");
+  others.push_back(data);
+  for (uint32_t* other : others) CHECK(hipFree(other));
+  CHECK(hipStreamDestroy(first));
+  CHECK(hipStreamDestroy(second));
+}
+
 const std::map<std::string, std::function<void()>> cases = {
     {"reused_handle", reused_handle},
     {"rerecorded_event", rerecorded_event},
@@ -540,6 +650,10 @@ const std::map<std::string, std::function<void()>> cases = {
     {"callbacks", callbacks},
     {"configured_launches", configured_launches},
     {"polled_release", polled_release},
+    {"per_thread_results", per_thread_results},
+    {"null_stream_results", null_stream_results},
+    {"relaunched_graph", relaunched_graph},
+    {"freed_in_order", freed_in_order},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 //!
 //! A result whose memory is given back or written again before it is observed never will be, and its snapshot is dropped.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,12 @@ static PENDING: AtomicUsize = AtomicUsize::new(0);
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 /// Most results that are kept in mind; the oldest are given up beyond that, as never observed.
 const MAX_PENDING: usize = 1 << 14;
+/// `hipStreamLegacy`, which means the same as null.
+const LEGACY: u64 = 1;
+/// `hipStreamPerThread`.
+const PER_THREAD: u64 = 2;
+/// Set in identities of streams that have no handle of their own; no address is as large.
+const WITHOUT_HANDLE: u64 = 1 << 63;
 /// Stream of results whose own stream was destroyed: only the device as a whole can be waited for.
 const NO_STREAM: u64 = u64::MAX;
 
@@ -50,6 +57,32 @@ pub(crate) fn sequence() -> u64 {
 /// Forgets everything, in a forked child.
 pub(crate) fn forget() {
     PENDING.store(0, Ordering::Relaxed);
+}
+
+/// Tells streams apart. The special handles mean another stream on each device, and the calling thread's own one is another in
+/// each thread.
+fn identity(stream: u64) -> u64 {
+    let device = || u64::from(runtime::device() as u16);
+    match stream {
+        0 | LEGACY => WITHOUT_HANDLE | device(),
+        PER_THREAD => WITHOUT_HANDLE | thread_number() << 16 | device(),
+        _ => stream,
+    }
+}
+
+/// The calling thread's number, from 1 on; never used again.
+fn thread_number() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            // Relaxed: only that no two are the same matters.
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
 }
 
 /// A result that a call, or the work it enqueues, writes to host memory.
@@ -101,6 +134,7 @@ impl Waited {
 #[derive(Debug)]
 struct Pending {
     result: HostResult,
+    /// Its [`identity`].
     stream: u64,
     /// Whether work on the null stream waits for the stream.
     blocking: bool,
@@ -155,6 +189,7 @@ impl PendingResults {
         let _last_error = LastError::keep();
         let device = runtime::device_of(stream);
         let blocking = runtime::waits_for_null_stream(stream);
+        let known_as = identity(stream);
         for &result in results {
             self.drop_overlapping(&result.region);
             let reused = self.state().events.get_mut(&device).and_then(Vec::pop);
@@ -172,7 +207,7 @@ impl PendingResults {
             let sequence = SEQUENCE.fetch_add(1, Ordering::Release) + 1;
             state.pending.push(Pending {
                 result,
-                stream,
+                stream: known_as,
                 blocking,
                 device,
                 event,
@@ -239,19 +274,26 @@ impl PendingResults {
 
     /// The program recorded an event on a stream.
     pub(crate) fn event_recorded(&self, event: u64, stream: u64) {
+        let stream = identity(stream);
         self.state().order.record(event, stream, sequence());
     }
 
     /// The program made a stream wait for an event.
     pub(crate) fn stream_waits(&self, stream: u64, event: u64) {
+        let stream = identity(stream);
         self.state().order.wait(stream, event);
     }
 
     /// Looks at the results after a call that succeeded, and returns those that it made visible, in the order of their
     /// copies. `before` is [`sequence`] at the call's entry.
     pub(crate) fn observe(&self, waited: Waited, before: u64, writer: &BlobWriter) -> Vec<Observed> {
+        let device = matches!(waited, Waited::Device | Waited::NullStream).then(runtime::device);
+        let waited = match waited {
+            Waited::Stream(stream) => Waited::Stream(identity(stream)),
+            other => other,
+        };
         let complete = self.complete(waited);
-        let device = if waited == Waited::Device { Some(runtime::device()) } else { None };
+        let null_stream = if waited == Waited::NullStream { identity(0) } else { NO_STREAM };
         let mut state = self.state();
         let State { pending, order, .. } = &mut *state;
         let mut lost = Vec::new();
@@ -261,7 +303,9 @@ impl PendingResults {
             let direct = pending.sequence <= before
                 && match waited {
                     Waited::Stream(stream) => stream == pending.stream,
-                    Waited::NullStream => pending.blocking || pending.stream == 0,
+                    Waited::NullStream => {
+                        device == Some(pending.device) && (pending.blocking || pending.stream == null_stream)
+                    }
                     Waited::Device => device == Some(pending.device),
                     Waited::Event(_) | Waited::Something => false,
                 };
@@ -315,7 +359,7 @@ impl PendingResults {
             for pending in state.pending.iter().filter(|pending| pending.snapshot.is_none()) {
                 let expected = match waited {
                     Waited::Stream(stream) if stream == pending.stream => true,
-                    Waited::NullStream => pending.blocking || pending.stream == 0,
+                    Waited::NullStream => pending.blocking || pending.stream & WITHOUT_HANDLE != 0,
                     Waited::Device => true,
                     _ => waited.stands_behind(pending, &state.order),
                 };

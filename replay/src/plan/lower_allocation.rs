@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
             Some(_) if !call.succeeded() => Err(Refusal::NotReissued),
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
-                self.release_placed(lowering, &allocation);
+                self.release_placed(call, lowering, &allocation);
                 lowering.facts.uses.push((allocation.object, Use::Ends));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);

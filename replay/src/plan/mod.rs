@@ -56,6 +56,7 @@ pub(crate) mod visibility;
 pub(crate) mod walk;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -187,6 +188,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) placed: FxHashMap<u32, u32>,
     /// Objects that stand for ranges of addresses.
     pub(crate) sites: FxHashMap<u64, u32>,
+    /// Addresses of placed memory that was given back by hipFreeAsync.
+    left_in_order: Vec<Range<u64>>,
     order_mode: OrderMode,
     /// Per captured thread: parts of launches that are given to the runtime only with the launch.
     put_off: Vec<Vec<Call<'a>>>,
@@ -272,6 +275,7 @@ impl<'a> Planner<'a> {
             replaced: settings.replaced,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),
+            left_in_order: Vec::new(),
             order_mode: settings.order,
             put_off: vec![Vec::new(); lanes],
             triage: settings.triage,

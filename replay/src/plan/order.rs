@@ -204,6 +204,14 @@ impl Order {
         self.knowledge.issue(lane, count, handed_off)
     }
 
+    /// What was issued last for `lane` belongs to its call that has just returned: what comes after that call comes after
+    /// this too. Nothing was entered since the call returned.
+    pub(crate) fn prolong(&mut self, lane: u32, point: Point) {
+        if let Some((node, _)) = self.returning.iter_mut().rev().find(|(node, _)| node.lane() == lane) {
+            node.point = point;
+        }
+    }
+
     /// The call `node` has returned. Calls that replay leaves out must not be told: nothing can be awaited by them.
     pub(crate) fn end(&mut self, node: Node, facts: Box<CallFacts>) {
         if self.mode == OrderMode::Capture {

@@ -85,7 +85,7 @@ impl Planner<'_> {
         lowering.new_memory = size_bytes.map(|size_bytes| (slot, size_bytes));
         let device = self.choices.devices.live(call.device);
         let range = size_bytes
-            .filter(|_| is_placed_api(call.api))
+            .filter(|&size_bytes| is_placed_api(call.api) && !self.may_be_in_use(base, size_bytes))
             .and_then(|size_bytes| self.placement.range_of(base, size_bytes, device));
         let object = lowering.facts.creates.last().copied().unwrap_or(0);
         let Some(range) = range else {
@@ -128,9 +128,20 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether placed memory there was given back in a stream's order. The runtime gave it out again only once the stream had
+    /// come so far, and nothing waits for that here: such memory is placed no more.
+    fn may_be_in_use(&self, base: u64, size_bytes: u64) -> bool {
+        let end = base.saturating_add(size_bytes.max(1));
+        self.left_in_order.iter().any(|left| left.start < end && base < left.end)
+    }
+
     /// An allocation is given back: where it is placed, nothing is.
-    pub(crate) fn release_placed(&mut self, lowering: &mut Lowering, allocation: &Allocation) {
+    pub(crate) fn release_placed(&mut self, call: &Call<'_>, lowering: &mut Lowering, allocation: &Allocation) {
         if let Some(site) = self.placed.remove(&allocation.object) {
+            let Allocation { base, size_bytes, .. } = *allocation;
+            if !call.api.blocks() && !self.may_be_in_use(base, size_bytes) {
+                self.left_in_order.push(base..base.saturating_add(size_bytes.max(1)));
+            }
             lowering.placed = Some(Placed::TakenBack);
             lowering.facts.uses.push((site, Use::Occupies));
         }

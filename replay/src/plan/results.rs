@@ -142,7 +142,9 @@ impl<'a> Planner<'a> {
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
                 self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
-                self.order.issued(lane, count, false);
+                let point = self.order.issued(lane, count, false);
+                // The graph may be launched again, by any thread, once the program has seen the result.
+                self.order.prolong(lane, point);
                 result.map_err(refuse)?;
                 // The result is kept in the current window, which may be a later one than the launch's.
                 self.host.keep_until(self.host.window(), Wait { lane, count });

@@ -50,6 +50,18 @@ impl Clock {
         self.now()
     }
 
+    /// The tick now, neither before what stands in front of it in the program nor after what stands behind it.
+    #[inline(always)]
+    pub(crate) fn now_in_order(&self) -> u64 {
+        let now = self.now_after_loads();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above. What stands behind it begins when the counter has been read.
+        unsafe {
+            std::arch::x86_64::_mm_lfence();
+        }
+        now
+    }
+
     /// Nanoseconds from one tick to another; zero where the second is not the later one.
     #[inline(always)]
     pub(crate) fn ns_between(&self, from: u64, to: u64) -> u64 {

@@ -14,8 +14,11 @@ use hrr_perf::report::WorkerReport;
 use super::clock::Clock;
 use super::gpu_timer::{GpuTimer, Keep, Pair};
 use super::note::CopyClass;
+use super::order_log::Logged;
 use crate::trace::taken::Taken;
 
+/// Room made ahead for calls of an order log.
+const ORDER_RESERVED: usize = 1 << 16;
 /// The last part of a pause is spun away, because a sleeping thread wakes up late.
 const SPUN_NS: u64 = 80_000;
 /// How long [`Metering::collect`] waits for runners that are still giving their meter back.
@@ -59,6 +62,8 @@ pub(crate) struct Meter {
     splits: Vec<WorkerReport>,
     /// Position in the notes of the chunk at hand.
     pub(crate) cursor: usize,
+    /// When calls were issued and had returned, where that is logged.
+    pub(crate) order: Vec<Logged>,
     /// Pairs of events at hand, with their device.
     pub(crate) pairs: Vec<(i32, Pair)>,
     /// What is written down for a timeline, where one is wanted of this run.
@@ -93,6 +98,7 @@ impl Meter {
         }
         self.copies.clear();
         self.splits.clear();
+        self.order.clear();
     }
 }
 
@@ -102,6 +108,8 @@ pub(crate) struct Metering {
     pub(crate) clock: Clock,
     /// Events around launches and copies, with `--timing`.
     pub(crate) timer: Option<Arc<GpuTimer>>,
+    /// Whether each call's ticks are logged, to check the order afterwards.
+    pub(crate) logs_order: bool,
     /// First event that is measured; those before it are set-up.
     pub(crate) from_event: AtomicU64,
     /// Tick at which the timed section began.
@@ -127,6 +135,7 @@ pub(crate) struct Measured {
     pub(crate) apis: FxHashMap<u16, CallHistogram>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
     pub(crate) workers: Vec<WorkerReport>,
+    pub(crate) order: Vec<Logged>,
     /// What runners wrote down for a timeline.
     #[expect(clippy::vec_box, reason = "as they come")]
     pub(crate) taken: Vec<Box<Taken>>,
@@ -138,6 +147,7 @@ impl Metering {
         Metering {
             clock: Clock::get(),
             timer,
+            logs_order: false,
             from_event: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             lanes: (0..lanes).map(|_| CachePadded::new(LaneClock::default())).collect(),
@@ -194,6 +204,9 @@ impl Metering {
         });
         meter.worker = worker;
         meter.cursor = 0;
+        if self.logs_order {
+            meter.order.reserve(ORDER_RESERVED);
+        }
         if meter.taken.is_none() && self.kept() == Keep::Spans {
             meter.taken = Some(Box::default());
         }
@@ -283,6 +296,7 @@ impl Metering {
             for (worker, split) in meter.splits.iter().enumerate() {
                 measured.workers[worker].add(split);
             }
+            measured.order.append(&mut meter.order);
             measured.taken.extend(meter.taken.take());
             meter.clear();
         }

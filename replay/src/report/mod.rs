@@ -4,6 +4,7 @@
 //! * [`clock`]: ticks and nanoseconds
 //! * [`note`]: what is known of an instruction besides how to execute it
 //! * [`meter`]: what runners take down
+//! * [`order_log`]: when each call was issued and had returned
 //! * [`gpu_timer`]: kernels, graphs and copies as the device ran them
 //! * [`recorded`]: the recorded run itself as a run report
 //! * [`gather`]: repetitions added up into a run report
@@ -14,4 +15,5 @@ pub(crate) mod gpu_timer;
 pub(crate) mod meter;
 pub(crate) mod note;
 pub mod options;
+pub mod order_log;
 pub mod recorded;

@@ -9,12 +9,14 @@ pub struct Measure {
     pub calls: bool,
     /// How long kernels, graphs and copies take on the device, by events.
     pub timing: bool,
+    /// When each call of the last repetition was issued and had returned.
+    pub order: bool,
 }
 
 impl Measure {
     /// Whether anything is measured.
     pub fn any(self) -> bool {
-        self.calls || self.timing
+        self.calls || self.timing || self.order
     }
 }
 

@@ -11,6 +11,7 @@ use crate::instruction::{Chunk, Instruction, Wait, flag};
 use crate::report::gpu_timer::{GpuTimer, Pair, Pending};
 use crate::report::meter::{Meter, Metering, Pause, Waited};
 use crate::report::note::{Note, StreamWord, Work};
+use crate::report::order_log::Logged;
 use crate::thunk::Outcome;
 use crate::trace::taken::{Made, PauseTaken, Published};
 
@@ -147,7 +148,8 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             let ns = metering.clock.ns_between(before, metering.clock.now());
             self.meter.split().events_ns += ns;
         }
-        begun.begin = metering.clock.now_after_loads();
+        let clock = &metering.clock;
+        begun.begin = if metering.logs_order { clock.now_in_order() } else { clock.now_after_loads() };
         begun
     }
 
@@ -157,7 +159,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         let Begun { begin, note, pair } = begun;
         let returned = outcome.code;
         let Some(metering) = &self.shared.metering else { return Ended { begin, end: begin, note, returned } };
-        let end = metering.clock.now();
+        let end = if metering.logs_order { metering.clock.now_in_order() } else { metering.clock.now() };
         if let (Some((pair, stream)), Some(note), Some(timer)) = (pair, &note, &metering.timer) {
             let pending = Pending { pair, stream: note.stream, work: note.work, event };
             timer.after(&mut self.meter.pairs, pending, stream);
@@ -171,6 +173,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     pub(super) fn note_call(&mut self, chunk: &Chunk, instruction: &Instruction, ended: Ended) {
         let Some(metering) = self.shared.metering.clone() else { return };
         let Ended { begin, end, note, returned } = ended;
+        if metering.logs_order && instruction.flags & flag::AUXILIARY == 0 {
+            let (event, lane, worker) = (instruction.event, instruction.lane, self.meter.worker);
+            let logged = Logged { event, lane, worker, runner: self.number, issued: begin, returned: end };
+            self.meter.order.push(logged);
+        }
         if !metering.measures(instruction.event) {
             return;
         }

@@ -22,7 +22,7 @@ use crate::triage::HangHandler;
 use crate::triage::diagnosis::{Diagnosis, Phase, Stuck};
 use crate::triage::event_index::EventIndex;
 use crate::triage::examine::{Subject, wait_cycles};
-use crate::triage::marks::Marks;
+use crate::triage::marks::{MarkPolicy, Marks};
 use crate::triage::own_calls;
 
 /// Exit code of a replay that the watchdog ended, as upstream and as `timeout` have it.
@@ -93,13 +93,19 @@ const PHASES: [Phase; 4] = [Phase::SetUp, Phase::Run, Phase::Drain, Phase::TearD
 
 impl<'a> Watch<'a> {
     /// A watchdog that allows `limit`.
-    pub(crate) fn new(archive: &'a Archive, runtime: &Runtime, limit: Duration, handler: HangHandler) -> Self {
+    pub(crate) fn new(
+        archive: &'a Archive,
+        runtime: &Runtime,
+        limit: Duration,
+        marks: MarkPolicy,
+        handler: HangHandler,
+    ) -> Self {
         Watch {
             archive,
             limit,
             handler,
             index: Arc::new(EventIndex::new(archive.streams().len())),
-            marks: Marks::new(runtime).map(Arc::new),
+            marks: Marks::new(runtime, marks).map(Arc::new),
             phase: AtomicU8::new(0),
             run: Mutex::new(None),
         }

@@ -267,6 +267,8 @@ pub(super) struct Runner<const MEASURING: bool> {
     pub(super) shared: Arc<Shared>,
     sequences: Receiver<Box<Sequence>>,
     pub(super) board: Arc<CachePadded<Board>>,
+    /// Number of this OS thread among the replay's.
+    pub(super) number: u32,
     /// The device that is current on this OS thread; HIP starts every thread on device 0.
     pub(super) device: i32,
     /// What this runner writes down while it executes.
@@ -284,12 +286,14 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         let board = Arc::new(CachePadded::new(Board::default()));
         let mut boards = shared.boards.lock().unwrap_or_else(PoisonError::into_inner);
         boards.push(Arc::clone(&board));
-        let chaos = shared.chaos.fork(boards.len() as u64);
+        let number = boards.len() as u32;
+        let chaos = shared.chaos.fork(u64::from(number));
         drop(boards);
         Runner {
             shared,
             sequences,
             board,
+            number,
             device: 0,
             meter: Box::default(),
             beside: false,

@@ -115,6 +115,8 @@ pub struct Stream {
     pub in_flight: Vec<Operation>,
     /// How many there are.
     pub in_flight_total: u64,
+    /// How many of these, at the front, may be the first that is not complete: more than one where no mark lay between them.
+    pub candidates: u64,
     /// What its first operation in flight waits for, where that can be told.
     pub waits_for: Option<String>,
     /// Why its state is not known.
@@ -254,8 +256,19 @@ impl fmt::Display for Diagnosis {
                 Some(operation) => line(&format!("    last completed     : {operation}"))?,
                 None => line("    last completed     : none")?,
             }
+            if stream.candidates > 1 {
+                line(&format!(
+                    "    first not completed: one of the first {} below; --watchdog-marks all tells which, and costs time",
+                    stream.candidates
+                ))?;
+            }
             for (position, operation) in stream.in_flight.iter().enumerate() {
-                let label = if position == 0 { "first not completed" } else { "then               " };
+                let label = match position {
+                    0 if stream.candidates > 1 => "one of             ",
+                    0 => "first not completed",
+                    _ if (position as u64) < stream.candidates => "or                 ",
+                    _ => "then               ",
+                };
                 line(&format!("    {label}: {operation}"))?;
                 if let (0, Some(reason)) = (position, &stream.waits_for) {
                     line(&format!("      which waits for {reason}"))?;
@@ -307,6 +320,7 @@ mod tests {
             last_completed: None,
             in_flight: vec![operation],
             in_flight_total: 3,
+            candidates: 1,
             waits_for: None,
             unknown: None,
         });

@@ -11,7 +11,7 @@ use hrr_format::record::Record;
 
 use super::diagnosis::{Diagnosis, Edge, OPERATIONS_LISTED, Operation, RecordedInFlight, Stream, Stuck, Worker};
 use super::event_index::EventIndex;
-use super::marks::{Marks, StreamMarks, StreamProgress};
+use super::marks::{Marks, STRIDE, StreamMarks, StreamProgress};
 use crate::info;
 use crate::run::watchdog::Sighting;
 
@@ -50,7 +50,7 @@ impl<'a> Subject<'_, 'a> {
         };
         let (busy, idle): (Vec<&Seen>, Vec<&Seen>) = seen.iter().partition(|seen| {
             let progress = &seen.progress;
-            !progress.pending.is_empty() || progress.unmarked > 0 || progress.failure.is_some() || progress.busy
+            !progress.pending.is_empty() || progress.forgotten > 0 || progress.failure.is_some() || progress.busy
         });
         let of_streams = busy.iter().flat_map(|seen| {
             let listed = seen.progress.pending.iter().take(OPERATIONS_LISTED.max(64));
@@ -170,10 +170,11 @@ impl<'a> Subject<'_, 'a> {
             in_flight: progress
                 .pending
                 .iter()
-                .take(OPERATIONS_LISTED)
+                .take(OPERATIONS_LISTED.max(progress.candidates.min(STRIDE + 1)))
                 .filter_map(|&event| self.operation(event, found))
                 .collect(),
-            in_flight_total: progress.pending.len() as u64 + progress.unmarked,
+            in_flight_total: progress.pending.len() as u64 + progress.forgotten,
+            candidates: progress.candidates as u64,
             waits_for,
             unknown: match (progress.busy, progress.failure) {
                 (true, _) => Some("a worker is inside an enqueue on it".to_owned()),

@@ -2,6 +2,10 @@
 //!
 //! A mark is an instruction of its own behind the enqueue it stands for. A stream's events are used again once they are
 //! complete, so a stream has as many as it ever had operations in flight, up to a bound.
+//!
+//! An event behind each of many short kernels keeps the device from running them back to back. So marks are *paced* unless
+//! asked otherwise: a stream that gets few operations has each marked, one that gets many has a mark now and then, and of
+//! the operations between two marks it is only known that one of them is the first that is not complete.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,6 +21,13 @@ use crate::thunk::{Outcome, THUNKS, Thunk};
 
 /// Most events of one stream; operations enqueued while all are in flight have no mark of their own.
 const EVENTS_PER_STREAM: usize = 4096;
+/// Most operations of one stream that are kept in mind.
+const OPERATIONS_PER_STREAM: usize = 1 << 16;
+/// Paced marks of one stream: so many at once, one more each time the interval has passed, and one in any case behind so
+/// many operations. On a device where an event behind each kernel costs an eighth, one in 32 costs a two-hundredth.
+const BURST: u32 = 64;
+const INTERVAL: Duration = Duration::from_millis(2);
+pub(crate) const STRIDE: usize = 32;
 /// `hipEventDisableTiming`.
 const DISABLE_TIMING: u64 = 2;
 /// How long the examination waits for a runner that is in the middle of a mark.
@@ -57,10 +68,21 @@ impl Function {
     }
 }
 
+/// Which operations the watchdog marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkPolicy {
+    /// Each, on streams that get few.
+    #[default]
+    Paced,
+    /// Each.
+    All,
+}
+
 /// The marks of all streams.
 #[derive(Debug)]
 pub(crate) struct Marks {
     functions: Functions,
+    policy: MarkPolicy,
     streams: Mutex<Vec<Arc<StreamMarks>>>,
 }
 
@@ -72,6 +94,7 @@ pub(crate) struct StreamMarks {
     /// The handle the program knew it by; 0 = the legacy default stream.
     pub(crate) recorded: u64,
     functions: Functions,
+    policy: MarkPolicy,
     state: Mutex<State>,
 }
 
@@ -83,18 +106,37 @@ struct State {
     created: usize,
     /// The last operation known to be complete.
     completed: Option<u64>,
-    /// Operations enqueued since the last mark, for want of an event.
-    unmarked: u64,
+    /// Operations at the end that were not kept in mind.
+    forgotten: u64,
+    /// When the next mark is due, if none is saved up.
+    due: Option<Instant>,
+    /// Operations since the last mark.
+    since: usize,
     /// Why there can be no marks.
     failure: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// HIP event.
-    handle: u64,
+    /// HIP event behind the operation; `None` where the next one that has one stands for it.
+    handle: Option<u64>,
     /// Event number of the operation in the archive.
     operation: u64,
+}
+
+impl State {
+    /// Whether a paced mark may be made now.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.due.map_or(now, |due| due.max(now));
+        self.since += 1;
+        if due - now > INTERVAL * (BURST - 1) && self.since < STRIDE {
+            return false;
+        }
+        self.since = 0;
+        self.due = Some(due.min(now + INTERVAL * BURST) + INTERVAL);
+        true
+    }
 }
 
 /// How far a stream has come.
@@ -104,8 +146,10 @@ pub(crate) struct StreamProgress {
     pub(crate) completed: Option<u64>,
     /// Operations that are not, in the order they were enqueued.
     pub(crate) pending: Vec<u64>,
-    /// Operations behind them that have no mark.
-    pub(crate) unmarked: u64,
+    /// How many of these, at the front, may be the first that is not.
+    pub(crate) candidates: usize,
+    /// Operations behind them that were not kept in mind.
+    pub(crate) forgotten: u64,
     /// What the runtime answered instead of telling.
     pub(crate) failure: Option<i32>,
     /// A runner is in the middle of an enqueue on the stream.
@@ -114,13 +158,13 @@ pub(crate) struct StreamProgress {
 
 impl Marks {
     /// No marks yet; `None` where the runtime has no events.
-    pub(crate) fn new(runtime: &Runtime) -> Option<Self> {
+    pub(crate) fn new(runtime: &Runtime, policy: MarkPolicy) -> Option<Self> {
         let functions = Functions {
             create: Function::of(runtime, "hipEventCreateWithFlags")?,
             record: Function::of(runtime, "hipEventRecord")?,
             query: Function::of(runtime, "hipEventQuery")?,
         };
-        Some(Marks { functions, streams: Mutex::default() })
+        Some(Marks { functions, policy, streams: Mutex::default() })
     }
 
     /// The marks of a stream.
@@ -130,7 +174,13 @@ impl Marks {
         if let Some(known) = streams.iter().rev().find(|known| known.key == key) {
             return Arc::clone(known);
         }
-        let marks = Arc::new(StreamMarks { key, recorded, functions: self.functions, state: Mutex::default() });
+        let marks = Arc::new(StreamMarks {
+            key,
+            recorded,
+            functions: self.functions,
+            policy: self.policy,
+            state: Mutex::default(),
+        });
         streams.push(Arc::clone(&marks));
         marks
     }
@@ -146,54 +196,66 @@ impl StreamMarks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a mark behind what was last enqueued on `stream`, the operation of event number `operation`.
+    /// Keeps in mind what was last enqueued on `stream`, the operation of event number `operation`, and records a mark
+    /// behind it if one is due.
     fn mark(&self, stream: u64, operation: u64) {
         let mut state = self.lock();
-        if state.failure.is_some() {
-            state.unmarked += 1;
-            return;
-        }
-        if state.free.is_empty() {
-            // Its failure will come out where it belongs, at a call of the program.
+        if state.pending.len() >= OPERATIONS_PER_STREAM {
             let _ = self.retire(&mut state);
         }
-        let handle = match state.free.pop() {
-            Some(handle) => handle,
-            None if state.created < EVENTS_PER_STREAM => {
-                let mut handle = 0u64;
-                // SAFETY: the first argument points to a handle that outlives the call.
-                let code = unsafe { self.functions.create.call(&[&raw mut handle as u64, DISABLE_TIMING]) };
-                if code != 0 {
-                    state.failure = Some(code);
-                    return;
-                }
-                state.created += 1;
-                handle
-            }
-            None => {
-                state.unmarked += 1;
+        if state.failure.is_some() || state.pending.len() >= OPERATIONS_PER_STREAM {
+            state.forgotten += 1;
+            return;
+        }
+        let handle = if self.policy == MarkPolicy::All || state.is_due() { self.event(&mut state) } else { None };
+        if let Some(handle) = handle {
+            // SAFETY: an event made by `event` and the stream that the call before was made with; no pointers.
+            let code = unsafe { self.functions.record.call(&[handle, stream]) };
+            if code != 0 {
+                state.failure = Some(code);
                 return;
             }
-        };
-        // SAFETY: an event made above and the stream that the call before was made with; no pointers.
-        let code = unsafe { self.functions.record.call(&[handle, stream]) };
-        if code == 0 {
-            state.unmarked = 0;
-            state.pending.push_back(Mark { handle, operation });
-        } else {
-            state.failure = Some(code);
+            state.forgotten = 0;
+        }
+        state.pending.push_back(Mark { handle, operation });
+    }
+
+    /// An event that is not in use, if there may be one.
+    fn event(&self, state: &mut State) -> Option<u64> {
+        if state.free.is_empty() {
+            // Its failure will come out where it belongs, at a call of the program.
+            let _ = self.retire(state);
+        }
+        if let Some(handle) = state.free.pop() {
+            return Some(handle);
+        }
+        if state.created == EVENTS_PER_STREAM {
+            return None;
+        }
+        let mut handle = 0u64;
+        // SAFETY: the first argument points to a handle that outlives the call.
+        match unsafe { self.functions.create.call(&[&raw mut handle as u64, DISABLE_TIMING]) } {
+            0 => {
+                state.created += 1;
+                Some(handle)
+            }
+            code => {
+                state.failure = Some(code);
+                None
+            }
         }
     }
 
     /// Takes out what is complete.
     fn retire(&self, state: &mut State) -> Result<(), i32> {
-        while let Some(&Mark { handle, operation }) = state.pending.front() {
+        while let Some(at) = state.pending.iter().position(|mark| mark.handle.is_some()) {
+            let handle = state.pending[at].handle.unwrap_or_default();
             // SAFETY: an event of ours; no pointers.
             match unsafe { self.functions.query.call(&[handle]) } {
                 0 => {
-                    state.completed = Some(operation);
+                    state.completed = Some(state.pending[at].operation);
                     state.free.push(handle);
-                    state.pending.pop_front();
+                    state.pending.drain(..=at);
                 }
                 NOT_READY => break,
                 code => return Err(code),
@@ -219,7 +281,11 @@ impl StreamMarks {
         StreamProgress {
             completed: state.completed,
             pending: state.pending.iter().map(|mark| mark.operation).collect(),
-            unmarked: state.unmarked,
+            candidates: match state.pending.iter().position(|mark| mark.handle.is_some()) {
+                Some(at) => at + 1,
+                None => state.pending.len(),
+            },
+            forgotten: state.forgotten,
             failure: asked.err().or(state.failure),
             busy: false,
         }
@@ -248,4 +314,23 @@ pub(crate) unsafe fn mark_thunk(_: *const c_void, words: *const u64) -> Outcome 
     let stream = if cell.is_null() { value } else { unsafe { cell.read() } };
     marks.mark(stream, operation);
     Outcome { code: 0, raw: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paced_marks_come_in_a_burst_and_then_as_time_passes() {
+        let mut state = State::default();
+        let burst = (0..2 * BURST).take_while(|_| state.is_due()).count();
+        // A loaded machine may take long enough over it for a few more.
+        assert!(burst >= BURST as usize, "{burst} at once");
+        let far = Duration::from_secs(3600);
+        (state.due, state.since) = (Some(Instant::now() + far), 0);
+        assert_eq!((1..).find(|_| state.is_due()), Some(STRIDE), "none is saved up, so one behind so many operations");
+        state.due = Some(Instant::now() + INTERVAL * BURST);
+        std::thread::sleep(INTERVAL * 2);
+        assert!(state.is_due(), "time has passed");
+    }
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use diagnosis::Diagnosis;
+pub use marks::MarkPolicy;
 
 /// After which calls replay waits for the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct TriageOptions {
     pub progress_kernels: u64,
     /// Prints a progress line each time this much more time has passed.
     pub progress_every: Option<Duration>,
+    /// Which operations the watchdog marks.
+    pub marks: MarkPolicy,
 }
 
 /// What is told when the watchdog fires, before the process ends with exit code 124.
