@@ -24,7 +24,15 @@ pub enum Generate {
 ///
 /// # Errors
 /// Of the output.
-pub fn generate(what: Generate, mut command: Command, out: &mut dyn Write) -> io::Result<()> {
+pub fn generate(what: Generate, command: Command, out: &mut dyn Write) -> io::Result<()> {
+    match write(what, command, out) {
+        // A reader that has seen enough is no error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn write(what: Generate, mut command: Command, out: &mut dyn Write) -> io::Result<()> {
     command.build();
     let shell = match what {
         Generate::Man => return manual(&command, out),

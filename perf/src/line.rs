@@ -69,6 +69,13 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
     for (side, report) in [first, second].into_iter().enumerate() {
         gather(&mut drafts, side, report);
     }
+    // A side without any was not looked at: a recorded run, or one without --timing.
+    let both = |of: fn(&RunReport) -> bool| of(first) == of(second);
+    drafts.retain(|draft| match draft.kind {
+        LineKind::Kernel => both(|report| report.kernels.is_empty()),
+        LineKind::Copy => both(|report| report.copies.is_empty()),
+        LineKind::Section | LineKind::Api(_) => true,
+    });
     let repetitions = [first, second].map(|report| report.wall_samples().len());
     let count = drafts.len();
     let mut lines: Vec<Line> = drafts
