@@ -109,3 +109,15 @@ fn fewer_devices_are_refused_with_the_list_and_can_be_mapped() {
     let wrong = one().args(["--device-map", "0"]).run();
     assert_eq!(wrong.run.end, End::Code(1), "{}", wrong.run);
 }
+
+/// NVIDIA's driver gives out addresses only so; everything was placed elsewhere, without a word on why.
+#[test]
+fn memory_is_placed_where_a_runtime_gives_out_large_blocks_of_addresses_only() {
+    for (workload, placed) in [("peer_devices", "4 placed"), ("serving", "17 placed")] {
+        let recording = record(&Workload::listed(workload), Contents::Recorded);
+        let replayed = Replay::of_recording(&recording).env("MINIHIP_ADDRESS_BLOCK_MB", 32).run();
+        replayed.expect_pass();
+        let line = format!("{placed} at their recorded addresses, 0 elsewhere");
+        assert!(replayed.run.stdout.contains(&line), "{}", replayed.run);
+    }
+}

@@ -121,6 +121,7 @@ impl<'a> Planner<'a> {
         if live_device >= self.device_count.max(1) {
             return Err(Refusal::Device { device, count: self.device_count });
         }
+        self.host.work_near(live_device);
         if !self.planned.devices.contains(&live_device) {
             self.planned.devices.push(live_device);
         }

@@ -81,7 +81,7 @@ use teardown::Teardown;
 
 use crate::choices::Choices;
 use crate::instruction::{Chunk, Wait};
-use crate::memory_node::MemoryNode;
+use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
@@ -220,7 +220,7 @@ pub(crate) struct PlanSettings<'a> {
     /// What is to be taken down besides.
     pub(crate) annotate: Annotate,
     /// Where staging memory goes.
-    pub(crate) memory_node: MemoryNode,
+    pub(crate) memory_nodes: MemoryNodes,
 }
 
 /// What takes the planner's output while it works.
@@ -253,7 +253,7 @@ impl<'a> Planner<'a> {
             objects: Objects::new(settings.mutation),
             lanes: vec![LaneState::default(); lanes],
             open: (0..lanes).map(|_| None).collect(),
-            host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_node),
+            host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             shadows: BTreeMap::new(),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
