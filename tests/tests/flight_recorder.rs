@@ -84,7 +84,7 @@ fn a_killed_process_leaves_its_last_calls_and_no_more_than_the_size() {
     for expected in [
         "Ring         : a flight recorder: the last calls in at most 512.0 KiB",
         "last on stream 0x",
-        "hipLaunchKernel(",
+        "hipLaunchKernel[mix](",
         "Replayable   : no",
     ] {
         assert!(info.stdout.contains(expected), "{expected:?}\n{info}");

@@ -19,6 +19,9 @@ use crate::writer::segment::check_size_limit;
 
 type Hash = [u8; 32];
 
+/// Writes a piece of contents at its place in a pack, now or soon.
+pub(super) type WritePiece<'a> = dyn FnMut(&Arc<GuardedFile>, u64, &[u8]) -> io::Result<()> + 'a;
+
 /// Bytes at the start of long contents by which they are told apart before they are hashed.
 const PREFIX_BYTES: usize = 256 << 10;
 
@@ -213,7 +216,7 @@ impl Store {
         region: &Region,
         len_bytes: u64,
         trust: Trust,
-        write: &mut dyn FnMut(&Arc<GuardedFile>, u64, &[u8]) -> io::Result<()>,
+        write: &mut WritePiece<'_>,
         finish: &mut dyn FnMut() -> io::Result<()>,
     ) -> io::Result<bool> {
         let mut chunk = vec![0; CHUNK_BYTES];
