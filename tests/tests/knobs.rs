@@ -16,8 +16,8 @@ fn new_memory_holds_the_byte_that_is_asked_for() {
         let replay = || Replay::of_recording(&recording).args(placement.iter().copied());
         assert_eq!(replay().env("HIP_HRR_REPLAY_ZERO_INIT", 1).run().expect_pass().pass, 3);
         // The byte alone fills nothing.
-        replay().env("HIP_HRR_REPLAY_FILL_BYTE", 170).run().expect_pass();
-        let filled = replay().env("HIP_HRR_REPLAY_ZERO_INIT", 1).env("HIP_HRR_REPLAY_FILL_BYTE", 170).run();
+        replay().env("HIP_HRR_REPLAY_FILL_BYTE", 238).run().expect_pass();
+        let filled = replay().env("HIP_HRR_REPLAY_ZERO_INIT", 1).env("HIP_HRR_REPLAY_FILL_BYTE", 238).run();
         let counts = filled.checks.map(|checks| (checks.pass, checks.fail));
         assert_eq!(counts, Some((2, 1)), "what was never written differs\n{}", filled.run);
     }
