@@ -13,8 +13,10 @@ use hrr_format::catalogue::{Api, Role};
 use crate::plan::bounds::MAX_ALLOCATION_BYTES;
 use crate::plan::lower::{RecordInputs, out_bytes, word_at};
 
-/// Granularity of what is reserved, in bytes: the largest at which devices map memory.
-const GRANULE_BYTES: u64 = 2 << 20;
+/// Granularity of what is reserved, in bytes.
+const GRANULE_BYTES: u64 = crate::placement::BLOCK_BYTES;
+/// Where a granule is not free as a whole: the largest granularity at which devices map memory.
+const PAGE_BYTES: u64 = 2 << 20;
 
 /// What an archive allocates on devices, and the address ranges that are kept free for it.
 #[derive(Debug)]
@@ -28,8 +30,14 @@ impl RecordedAddresses {
     pub fn reserve(archive: &Archive) -> Self {
         let allocations = allocations(archive);
         let mut held = Held::default();
-        for (start, end) in granules(&allocations.found) {
-            held.take(start, end);
+        for (start, end) in joined(&allocations.found, GRANULE_BYTES) {
+            if !held.take(start, end) {
+                let inside =
+                    joined(&allocations.found, PAGE_BYTES).into_iter().filter(|page| start <= page.0 && page.1 <= end);
+                for (start, end) in inside {
+                    held.take(start, end);
+                }
+            }
         }
         RecordedAddresses { allocations, held: Mutex::new(held) }
     }
@@ -44,6 +52,11 @@ impl RecordedAddresses {
         self.allocations.reset
     }
 
+    /// Whether the program reserved addresses between these itself, and will ask for them again.
+    pub(crate) fn program_reserves(&self, start: u64, end: u64) -> bool {
+        self.allocations.reserved.iter().any(|&(base, reserved_end)| base < end && start < reserved_end)
+    }
+
     /// Gives the addresses from `start` to `end` back to whoever asks for them next.
     pub(crate) fn give_back(&self, start: u64, end: u64) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).give_back(start, end);
@@ -55,21 +68,23 @@ impl RecordedAddresses {
 struct Held(BTreeMap<u64, u64>);
 
 impl Held {
-    fn take(&mut self, start: u64, end: u64) {
+    /// Whether the range was free and is held now.
+    fn take(&mut self, start: u64, end: u64) -> bool {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let (wanted, len_bytes) = (start as *mut libc::c_void, (end - start) as usize);
         // SAFETY: with MAP_FIXED_NOREPLACE nothing that is mapped already is touched.
         let got = unsafe { libc::mmap(wanted, len_bytes, libc::PROT_NONE, flags, -1, 0) };
         if got == libc::MAP_FAILED {
-            return;
+            return false;
         }
         if got != wanted {
             // Kernels before 4.17 take the address for a hint only.
             // SAFETY: the range was mapped just now and nobody has its address.
             unsafe { libc::munmap(got, len_bytes) };
-            return;
+            return false;
         }
         self.0.insert(start, end);
+        true
     }
 
     fn give_back(&mut self, start: u64, end: u64) {
@@ -96,13 +111,13 @@ impl Drop for Held {
     }
 }
 
-/// The allocations' addresses in whole granules, those that touch as one.
-fn granules(found: &[(u64, u64, i32)]) -> Vec<(u64, u64)> {
+/// The allocations' addresses in whole granules of this size, those that touch as one.
+fn joined(found: &[(u64, u64, i32)], granule_bytes: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = found
         .iter()
         .map(|&(base, size_bytes, _)| {
             let end = base + size_bytes.max(1);
-            (base / GRANULE_BYTES * GRANULE_BYTES, end.next_multiple_of(GRANULE_BYTES))
+            (base / granule_bytes * granule_bytes, end.next_multiple_of(granule_bytes))
         })
         .collect();
     ranges.sort_unstable();
@@ -123,10 +138,12 @@ struct Allocations {
     found: Vec<(u64, u64, i32)>,
     /// See [`RecordedAddresses::device_is_reset`].
     reset: bool,
+    /// Addresses that the program reserved: start and end.
+    reserved: Vec<(u64, u64)>,
 }
 
 fn allocations(archive: &Archive) -> Allocations {
-    let (mut found, mut reset) = (Vec::new(), false);
+    let (mut found, mut reset, mut reserved) = (Vec::new(), false, Vec::new());
     let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
     for stream in archive.streams() {
         let mut device = 0;
@@ -139,6 +156,10 @@ fn allocations(archive: &Archive) -> Allocations {
                 device = record.word(0) as u32 as i32;
             }
             reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
+            if api.name == "hipMemAddressReserve" {
+                let base = word_at(out_bytes(&record, 0).unwrap_or_default(), 0);
+                reserved.push((base, base.saturating_add(record.word(1))));
+            }
             if !crate::placement::is_placed_api(api) {
                 continue;
             }
@@ -156,7 +177,7 @@ fn allocations(archive: &Archive) -> Allocations {
             }
         }
     }
-    Allocations { found, reset }
+    Allocations { found, reset, reserved }
 }
 
 #[cfg(test)]
@@ -167,7 +188,7 @@ mod tests {
     fn touching_allocations_are_one_range_of_whole_granules() {
         let mib = 1 << 20;
         let found = [(5 * mib, mib, 0), (2 * mib, mib, 0), (64 * mib, 3 * mib, 1)];
-        assert_eq!(granules(&found), [(2 * mib, 6 * mib), (64 * mib, 68 * mib)]);
+        assert_eq!(joined(&found, PAGE_BYTES), [(2 * mib, 6 * mib), (64 * mib, 68 * mib)]);
     }
 
     /// A range of addresses that this process does not use.
@@ -194,7 +215,7 @@ mod tests {
         let page = 4096;
         let start = free_range(64 * page);
         let mut held = Held::default();
-        held.take(start, start + 64 * page);
+        assert!(held.take(start, start + 64 * page));
         assert!(is_mapped(start) && is_mapped(start + 63 * page));
         held.give_back(start + 8 * page, start + 16 * page);
         assert!(is_mapped(start + 7 * page) && !is_mapped(start + 8 * page) && !is_mapped(start + 15 * page));
@@ -208,7 +229,7 @@ mod tests {
         let value = Box::new(7u64);
         let page = (&raw const *value as u64) / 4096 * 4096;
         let mut held = Held::default();
-        held.take(page, page + 4096);
+        assert!(!held.take(page, page + 4096));
         assert!(held.0.is_empty());
         assert_eq!(*value, 7);
     }

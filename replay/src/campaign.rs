@@ -14,7 +14,7 @@ use crate::chaos::Chaos;
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
-use crate::memory_node::MemoryNode;
+use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::Annotate;
@@ -52,7 +52,7 @@ pub(crate) struct Campaign<'a> {
     pub(crate) placement: Placement,
     /// Device memory at recorded addresses.
     pub(crate) memory: Arc<placement::Placement>,
-    memory_node: MemoryNode,
+    memory_nodes: MemoryNodes,
     pub(crate) timer: Option<Arc<GpuTimer>>,
     metering: Option<Arc<Metering>>,
     live: Option<Arc<Live>>,
@@ -125,12 +125,23 @@ impl<'a> Campaign<'a> {
             _ => placement::Placement::off(Arc::clone(runtime)),
         };
         let assignment = Assignment::new(archive, options.threads);
-        // Placement wants a device before anything is planned; a thread starts on device 0.
-        let info = runtime.device_info(0);
-        let bus_id = (!info.pci_bus_id.is_empty()).then_some(info.pci_bus_id.as_str());
-        let mut placement = topology::place(&options.pin, bus_id, assignment.workers);
-        let memory_node = MemoryNode::near(&options.pin, bus_id);
-        placement.description = format!("{}; {}", placement.description, memory_node.description);
+        // Each worker near the device it works on, and what is staged for a device near that.
+        let homes: Vec<i32> =
+            assignment.home_devices(archive).into_iter().map(|device| choices.devices.live(device)).collect();
+        let mut used = homes.clone();
+        used.sort_unstable();
+        used.dedup();
+        let bus_ids: Vec<(i32, String)> =
+            used.into_iter().map(|device| (device, runtime.device_info(device).pci_bus_id)).collect();
+        let places: Vec<(i32, Option<&str>)> =
+            bus_ids.iter().map(|(device, bus_id)| (*device, (!bus_id.is_empty()).then_some(bus_id.as_str()))).collect();
+        let near: Vec<Option<&str>> = homes
+            .iter()
+            .map(|home| places.iter().find(|(device, _)| device == home).and_then(|(_, bus_id)| *bus_id))
+            .collect();
+        let mut placement = topology::place(&options.pin, &near);
+        let memory_nodes = MemoryNodes::near(&options.pin, &places);
+        placement.description = format!("{}; {}", placement.description, memory_nodes.description());
         let measure = &options.measure;
         let timer = measure.timing.then(|| GpuTimer::start(runtime)).flatten();
         if measure.timing && timer.is_none() {
@@ -153,7 +164,7 @@ impl<'a> Campaign<'a> {
             assignment,
             placement,
             memory: Arc::new(memory),
-            memory_node,
+            memory_nodes,
             timer,
             metering,
             live,
@@ -283,7 +294,7 @@ impl<'a> Campaign<'a> {
             placement: Arc::clone(&self.memory),
             replaced,
             triage: self.triage_plan(),
-            memory_node: self.memory_node.clone(),
+            memory_nodes: self.memory_nodes.clone(),
         });
         let (inboxes, sequences) = self.inboxes();
         let (shared, ended) = self.start_runners();

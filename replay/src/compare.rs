@@ -3,13 +3,16 @@
 //! Bytes first. Where they differ, the contents are taken for fp32, bf16, fp16 and fp64 elements in turn, and the
 //! first encoding under which every element is close enough passes. An element is close enough when its bytes are
 //! equal, when both sides are NaN, or when `|live - expected| <= atol + rtol * |expected|` in double precision with a
-//! finite difference. Archives do not say what a buffer holds, so integers can pass as floats that happen to be
-//! close; [`Tolerance::exact_only`] is for those who cannot have that.
+//! finite difference. Archives do not say what a buffer holds: an encoding is tried only where the contents look like
+//! numbers of it ([`crate::plausible`]), so that integers that differ do not pass as tiny floats that are close. Where they look
+//! like both, they may; [`Tolerance::exact_only`] is for those who cannot have that.
 //!
 //! Equal blocks are skipped at the speed of `memcmp`. The element loops are branch-free so that they vectorise, and
 //! are compiled a second time for AVX2 where the CPU has it.
 
 use std::fmt;
+
+use crate::plausible;
 
 /// Environment variable with the absolute tolerance.
 pub const ATOL_VARIABLE: &str = "HIP_HRR_D2H_ATOL";
@@ -209,11 +212,18 @@ pub fn compare(live: &[u8], expected: &[u8], tolerance: &Tolerance) -> Compariso
     let Some(equal_bytes) = first_differing_block(live, expected) else {
         return Comparison::Exact;
     };
-    let encodings =
-        || Encoding::ORDER.into_iter().filter(|encoding| live.len().is_multiple_of(encoding.element_bytes()));
-    if tolerance.exact_only || encodings().next().is_none() {
+    if tolerance.exact_only {
         return Comparison::Mismatch(Box::new(byte_mismatch(live, expected)));
     }
+    let encodings: Vec<Encoding> = Encoding::ORDER
+        .into_iter()
+        .filter(|encoding| live.len().is_multiple_of(encoding.element_bytes()))
+        .filter(|encoding| plausible::can_be(*encoding, live, expected, equal_bytes))
+        .collect();
+    if encodings.is_empty() {
+        return Comparison::Mismatch(Box::new(byte_mismatch(live, expected)));
+    }
+    let encodings = || encodings.iter().copied();
     let (live_rest, expected_rest) = (&live[equal_bytes..], &expected[equal_bytes..]);
     for encoding in encodings() {
         if let Some(found) = scan(encoding, live_rest, expected_rest, tolerance, Scan::UntilBad) {
@@ -487,7 +497,8 @@ impl Element<8> for Fp64 {
 }
 
 /// The value of one element, for messages.
-fn decode(encoding: Encoding, bytes: &[u8]) -> f64 {
+/// The element at the start of `bytes`, as a double.
+pub(crate) fn decode(encoding: Encoding, bytes: &[u8]) -> f64 {
     fn exactly<const BYTES: usize>(bytes: &[u8]) -> [u8; BYTES] {
         let mut out = [0; BYTES];
         out.copy_from_slice(&bytes[..BYTES]);

@@ -24,6 +24,7 @@ pub(crate) mod memory_node;
 pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
+pub(crate) mod plausible;
 pub mod processes;
 pub(crate) mod repeat;
 pub mod report;

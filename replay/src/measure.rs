@@ -97,7 +97,7 @@ pub fn plan(
         replaced: Vec::new(),
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
-        memory_node: crate::memory_node::MemoryNode::default(),
+        memory_nodes: crate::memory_node::MemoryNodes::default(),
         checks,
     });
     let mut kept = Kept(Vec::new());

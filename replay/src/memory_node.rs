@@ -11,7 +11,67 @@ const POLICY_PREFERRED: libc::c_long = 1;
 /// Highest node that a mask of one word names.
 const NODES: u32 = 64;
 
-/// Where staging memory goes.
+/// Where staging memory goes, by device: several that are near one node share its memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryNodes {
+    nodes: Vec<MemoryNode>,
+    /// Device and index of its node.
+    of_device: Vec<(i32, usize)>,
+}
+
+impl MemoryNodes {
+    /// The nodes near these devices, each with its place on the PCI bus if that is known.
+    pub(crate) fn near(policy: &PinPolicy, devices: &[(i32, Option<&str>)]) -> Self {
+        let mut found = MemoryNodes::default();
+        for &(device, pci_bus_id) in devices {
+            let node = MemoryNode::near(policy, pci_bus_id);
+            let index = found.nodes.iter().position(|known| known.node == node.node).unwrap_or_else(|| {
+                found.nodes.push(node);
+                found.nodes.len() - 1
+            });
+            found.of_device.push((device, index));
+        }
+        found
+    }
+
+    /// Number of nodes told apart; one at least.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len().max(1)
+    }
+
+    /// Which of them a device is near; the first for one that is not known.
+    pub(crate) fn index(&self, device: i32) -> usize {
+        self.of_device.iter().find(|known| known.0 == device).map_or(0, |known| known.1)
+    }
+
+    /// One of them.
+    pub(crate) fn node(&self, index: usize) -> &MemoryNode {
+        static ANYWHERE: MemoryNode = MemoryNode { node: None, description: String::new() };
+        self.nodes.get(index).unwrap_or(&ANYWHERE)
+    }
+
+    /// What was decided and why, for people.
+    pub(crate) fn description(&self) -> String {
+        match self.nodes.as_slice() {
+            [] => String::new(),
+            [only] => only.description.clone(),
+            nodes => {
+                let each = |(index, node): (usize, &MemoryNode)| {
+                    let of: Vec<String> = self
+                        .of_device
+                        .iter()
+                        .filter(|known| known.1 == index)
+                        .map(|known| known.0.to_string())
+                        .collect();
+                    format!("for device {}: {}", of.join(", "), node.description)
+                };
+                nodes.iter().enumerate().map(each).collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+}
+
+/// Where the staging memory of some devices goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryNode {
     node: Option<u32>,
@@ -82,6 +142,21 @@ mod tests {
         assert_eq!((none.node, none.description.contains("not asked for")), (None, true));
         let unknown = MemoryNode::near(&PinPolicy::Auto, None);
         assert_eq!((unknown.node, unknown.description.contains("not known")), (None, true));
+    }
+
+    #[test]
+    fn devices_near_one_node_share_it_and_each_is_told() {
+        let node =
+            |number| MemoryNode { node: Some(number), description: format!("staging memory on NUMA node {number}") };
+        let nodes = MemoryNodes { nodes: vec![node(0), node(1)], of_device: vec![(0, 0), (1, 1), (2, 0)] };
+        assert_eq!((nodes.count(), nodes.index(2), nodes.index(1), nodes.index(9)), (2, 0, 1, 0));
+        assert_eq!(nodes.node(1).node, Some(1));
+        let told = "for device 0, 2: staging memory on NUMA node 0; for device 1: staging memory on NUMA node 1";
+        assert_eq!(nodes.description(), told);
+        // None of this machine's devices: all memory lies where the system puts it, and there is one kind of it.
+        let none = MemoryNodes::near(&PinPolicy::None, &[(0, None), (1, None)]);
+        assert_eq!((none.count(), none.index(1), none.node(0).node), (1, 0, None));
+        assert_eq!(MemoryNodes::default().count(), 1);
     }
 
     #[test]

@@ -35,6 +35,10 @@ const MEMORY_PERCENT: u64 = 90;
 /// Granularity assumed where the runtime does not say, in bytes: that of large pages.
 const FALLBACK_GRANULARITY: u64 = 2 << 20;
 
+/// Addresses are reserved in blocks of this size at multiples of it, with what they need mapped inside: NVIDIA's driver
+/// (580) gives out the addresses that it is asked for only so, and has smaller ranges come from a pool of its own.
+pub(crate) const BLOCK_BYTES: u64 = 32 << 20;
+
 /// Memory mapped at recorded addresses.
 #[derive(Debug)]
 struct Range {
@@ -57,6 +61,8 @@ struct Wanted {
 pub(crate) struct Placement {
     runtime: Arc<Runtime>,
     ranges: BTreeMap<u64, Range>,
+    /// Reserved addresses, start and end, in which the ranges lie.
+    reserved: Vec<(u64, u64)>,
     /// Why memory was not placed: allocations, and one example.
     refused: BTreeMap<&'static str, (u64, u64)>,
     /// Whether the program itself reserved addresses, which are asked for again.
@@ -71,7 +77,7 @@ pub(crate) fn is_placed_api(api: &Api) -> bool {
 impl Placement {
     /// Nothing is placed.
     pub(crate) fn off(runtime: Arc<Runtime>) -> Self {
-        Placement { runtime, ranges: BTreeMap::new(), refused: BTreeMap::new(), on: false }
+        Placement { runtime, ranges: BTreeMap::new(), reserved: Vec::new(), refused: BTreeMap::new(), on: false }
     }
 
     /// Maps memory at the addresses of the archive's device allocations, as far as they are free.
@@ -106,20 +112,40 @@ impl Placement {
                 (base / page_bytes * page_bytes, (base + size_bytes.max(1)).next_multiple_of(page_bytes));
             wanted.push(Wanted { base: start, end, device, allocations: 1 });
         }
-        for Wanted { base, end, device, allocations } in merged(wanted) {
-            let left = budget.entry(device).or_insert_with(|| runtime.free_bytes(device) / 100 * MEMORY_PERCENT);
-            let len_bytes = end - base;
-            if len_bytes > *left {
-                placement.refuse("all that was ever allocated does not fit in the device's memory", base, allocations);
-                continue;
+        let ranges = merged(wanted);
+        for (block, ranges) in blocks(&ranges) {
+            recorded.give_back(block.0, block.1);
+            let as_block =
+                !recorded.program_reserves(block.0, block.1) && runtime.reserve_at(block.0, block.1 - block.0).is_ok();
+            if as_block {
+                placement.reserved.push(block);
             }
-            recorded.give_back(base, end);
-            match runtime.map_at(device, device_count, base, len_bytes) {
-                Ok(handle) => {
-                    *left -= len_bytes;
-                    placement.ranges.insert(base, Range { len_bytes, device, handle });
+            for &Wanted { base, end, device, allocations } in ranges {
+                let left = budget.entry(device).or_insert_with(|| runtime.free_bytes(device) / 100 * MEMORY_PERCENT);
+                let len_bytes = end - base;
+                if len_bytes > *left {
+                    placement.refuse(
+                        "all that was ever allocated does not fit in the device's memory",
+                        base,
+                        allocations,
+                    );
+                    continue;
                 }
-                Err(reason) => placement.refuse(reason, base, allocations),
+                // Something of this process may lie elsewhere in the block.
+                if !as_block && let Err(reason) = runtime.reserve_at(base, len_bytes) {
+                    placement.refuse(reason, base, allocations);
+                    continue;
+                }
+                if !as_block {
+                    placement.reserved.push((base, end));
+                }
+                match runtime.map_at(device, device_count, base, len_bytes) {
+                    Ok(handle) => {
+                        *left -= len_bytes;
+                        placement.ranges.insert(base, Range { len_bytes, device, handle });
+                    }
+                    Err(reason) => placement.refuse(reason, base, allocations),
+                }
             }
         }
         placement
@@ -159,6 +185,9 @@ impl Drop for Placement {
             // SAFETY: the replay is over and the devices are idle, or the process leaks this instead.
             unsafe { self.runtime.unmap_at(base, range.len_bytes, range.handle) };
         }
+        for &(start, end) in &self.reserved {
+            self.runtime.free_addresses(start, end - start);
+        }
     }
 }
 
@@ -180,6 +209,29 @@ fn merged(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
     ranges
 }
 
+/// The blocks that ranges lie in, start and end, each with its ranges, which are in order of address.
+fn blocks(ranges: &[Wanted]) -> Vec<((u64, u64), &[Wanted])> {
+    let block_of = |range: &Wanted| {
+        (range.base / BLOCK_BYTES * BLOCK_BYTES, range.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(range.end))
+    };
+    let mut blocks: Vec<((u64, u64), &[Wanted])> = Vec::new();
+    let mut first = 0;
+    for (at, range) in ranges.iter().enumerate() {
+        let (start, end) = block_of(range);
+        match blocks.last_mut() {
+            Some(((_, last_end), members)) if start < *last_end => {
+                *last_end = end.max(*last_end);
+                *members = &ranges[first..=at];
+            }
+            _ => {
+                first = at;
+                blocks.push(((start, end), &ranges[at..=at]));
+            }
+        }
+    }
+    blocks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +245,19 @@ mod tests {
         let ranges = merged(vec![wanted(0x3000, 0x4000, 0), wanted(0x1000, 0x2000, 0), wanted(0x1000, 0x3000, 0)]);
         let expected = [Wanted { allocations: 2, ..wanted(0x1000, 0x3000, 0) }, wanted(0x3000, 0x4000, 0)];
         assert_eq!(ranges, expected);
+    }
+
+    #[test]
+    fn ranges_that_share_a_block_are_reserved_together() {
+        let mib = 1 << 20;
+        let ranges = [
+            wanted(2 * mib, 4 * mib, 0),
+            wanted(30 * mib, 70 * mib, 0),
+            wanted(94 * mib, 96 * mib, 1),
+            wanted(96 * mib, 98 * mib, 0),
+        ];
+        let found: Vec<_> = blocks(&ranges).into_iter().map(|(block, members)| (block, members.len())).collect();
+        assert_eq!(found, [((0, 96 * mib), 3), ((96 * mib, 128 * mib), 1)]);
     }
 
     #[test]

@@ -309,10 +309,28 @@ impl Runtime {
         if asked.is_ok() { free } else { 0 }
     }
 
-    /// Maps memory of a device at an address, accessible from all devices that can reach it. Returns the memory's handle.
-    ///
-    /// # Errors
-    /// Why it does not lie there.
+    /// Reserves addresses of device memory, these and no others.
+    pub(crate) fn reserve_at(&self, base: u64, len_bytes: u64) -> Result<(), &'static str> {
+        let mut reserved = 0u64;
+        // SAFETY: the first argument points to an address that outlives the call; the wanted one is only a number.
+        unsafe { self.call("hipMemAddressReserve", &[&raw mut reserved as u64, len_bytes, 0, base, 0]) }
+            .map_err(|_| "the runtime does not reserve the addresses")?;
+        if reserved != base {
+            // SAFETY: the range was just reserved, with this length.
+            let _ = unsafe { self.call("hipMemAddressFree", &[reserved, len_bytes]) };
+            return Err("the runtime does not give those addresses out, or they are taken in this process");
+        }
+        Ok(())
+    }
+
+    /// Gives addresses back that [`Self::reserve_at`] reserved.
+    pub(crate) fn free_addresses(&self, base: u64, len_bytes: u64) {
+        // SAFETY: a number and a length; the runtime refuses a range that is not reserved or has memory mapped.
+        let _ = unsafe { self.call("hipMemAddressFree", &[base, len_bytes]) };
+    }
+
+    /// Maps memory of a device at reserved addresses, accessible from all devices that can reach it. Returns the memory's
+    /// handle.
     pub(crate) fn map_at(
         &self,
         device: i32,
@@ -321,25 +339,11 @@ impl Runtime {
         len_bytes: u64,
     ) -> Result<u64, &'static str> {
         self.set_device(device).map_err(|_| "the device cannot be made current")?;
-        let mut reserved = 0u64;
-        // SAFETY: the first argument points to an address that outlives the call; the wanted one is only a number.
-        unsafe { self.call("hipMemAddressReserve", &[&raw mut reserved as u64, len_bytes, 0, base, 0]) }
-            .map_err(|_| "the runtime does not reserve the addresses")?;
-        // SAFETY: the range was just reserved, with this length.
-        let give_back = || unsafe { self.call("hipMemAddressFree", &[reserved, len_bytes]) };
-        if reserved != base {
-            let _ = give_back();
-            return Err("the addresses are taken in this process");
-        }
         let mut handle = 0u64;
         let properties = mapping_properties(device);
         // SAFETY: the pointers are to a handle and to properties that outlive the call.
-        let created =
-            unsafe { self.call("hipMemCreate", &[&raw mut handle as u64, len_bytes, properties.as_ptr() as u64, 0]) };
-        if created.is_err() {
-            let _ = give_back();
-            return Err("the device has no memory left for it");
-        }
+        unsafe { self.call("hipMemCreate", &[&raw mut handle as u64, len_bytes, properties.as_ptr() as u64, 0]) }
+            .map_err(|_| "the device has no memory left for it")?;
         // SAFETY: the range is reserved and the memory was made with the same length.
         let mapped = unsafe { self.call("hipMemMap", &[base, len_bytes, 0, handle, 0]) };
         let access = |devices: &[i32]| {
@@ -359,7 +363,6 @@ impl Runtime {
         }
         // SAFETY: the handle was made above and is not used any more.
         let _ = unsafe { self.call("hipMemRelease", &[handle]) };
-        let _ = give_back();
         Err("the runtime does not map memory there")
     }
 
@@ -372,7 +375,6 @@ impl Runtime {
         unsafe {
             let _ = self.call("hipMemUnmap", &[base, len_bytes]);
             let _ = self.call("hipMemRelease", &[handle]);
-            let _ = self.call("hipMemAddressFree", &[base, len_bytes]);
         }
     }
 

@@ -15,7 +15,7 @@ use hrr_format::archive::Archive;
 use hrr_format::blob_store::BlobError;
 
 use crate::instruction::Wait;
-use crate::memory_node::MemoryNode;
+use crate::memory_node::MemoryNodes;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
@@ -179,16 +179,18 @@ pub enum StageError {
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     runtime: Arc<Runtime>,
-    /// Where memory for copies goes.
-    node: MemoryNode,
+    /// Where memory for copies goes, by device.
+    nodes: MemoryNodes,
+    /// Which of the nodes the call at hand works near.
+    near: usize,
     lasting: Arena,
     /// Windows whose memory is in use, oldest first.
     windows: VecDeque<Window>,
     next_window: u64,
     sources: FxHashMap<([u8; 32], HostKind, Shape), Address>,
     jobs: Vec<Job>,
-    /// Pinned blocks of standard size that are free: pinning is slow.
-    spare_pinned: Vec<Address>,
+    /// By node: pinned blocks of standard size that are free, as pinning is slow.
+    spare_pinned: Vec<Vec<Address>>,
     /// Most bytes in use at once, pinned and pageable.
     peak_bytes: (u64, u64),
     in_use_bytes: (u64, u64),
@@ -198,8 +200,10 @@ pub(crate) struct HostMemory {
 #[derive(Debug)]
 struct Window {
     number: u64,
-    pinned: Arena,
-    pageable: Arena,
+    /// By node.
+    pinned: Vec<Arena>,
+    /// By node.
+    pageable: Vec<Arena>,
     /// Calls that must have returned before the memory is free.
     release: Vec<Wait>,
     /// Results in it that are still to be compared.
@@ -238,21 +242,27 @@ impl Arena {
 
 impl HostMemory {
     /// No memory yet.
-    pub(crate) fn new(runtime: Arc<Runtime>, node: MemoryNode) -> Self {
+    pub(crate) fn new(runtime: Arc<Runtime>, nodes: MemoryNodes) -> Self {
         let mut memory = HostMemory {
             runtime,
-            node,
+            near: 0,
             lasting: Arena::default(),
             windows: VecDeque::new(),
             next_window: 0,
             sources: FxHashMap::default(),
             jobs: Vec::new(),
-            spare_pinned: Vec::new(),
+            spare_pinned: vec![Vec::new(); nodes.count()],
+            nodes,
             peak_bytes: (0, 0),
             in_use_bytes: (0, 0),
         };
         memory.open_window();
         memory
+    }
+
+    /// What is staged from now on is for this device.
+    pub(crate) fn work_near(&mut self, device: i32) {
+        self.near = self.nodes.index(device);
     }
 
     /// Begins the next window and returns the number of the one that ends.
@@ -263,8 +273,8 @@ impl HostMemory {
         self.sources.clear();
         self.windows.push_back(Window {
             number,
-            pinned: Arena::default(),
-            pageable: Arena::default(),
+            pinned: (0..self.nodes.count()).map(|_| Arena::default()).collect(),
+            pageable: (0..self.nodes.count()).map(|_| Arena::default()).collect(),
             release: Vec::new(),
             unchecked: Arc::new(AtomicUsize::new(0)),
         });
@@ -314,16 +324,18 @@ impl HostMemory {
     }
 
     fn give_back(&mut self, window: Window) {
-        for (block, size) in window.pinned.blocks {
-            self.in_use_bytes.0 -= size as u64;
-            if size == BLOCK_BYTES {
-                self.spare_pinned.push(block);
-            } else {
-                // SAFETY: the block came from `host_malloc`; the copies that used it are complete.
-                unsafe { self.runtime.host_free(block.0) };
+        for (arena, spare) in window.pinned.into_iter().zip(&mut self.spare_pinned) {
+            for (block, size) in arena.blocks {
+                self.in_use_bytes.0 -= size as u64;
+                if size == BLOCK_BYTES {
+                    spare.push(block);
+                } else {
+                    // SAFETY: the block came from `host_malloc`; the copies that used it are complete.
+                    unsafe { self.runtime.host_free(block.0) };
+                }
             }
         }
-        for (block, size) in window.pageable.blocks {
+        for (block, size) in window.pageable.into_iter().flat_map(|arena| arena.blocks) {
             self.in_use_bytes.1 -= size as u64;
             // SAFETY: the block is a mapping of this size made by `map_anonymous`; nobody uses it any more.
             unsafe { libc::munmap(block.0.cast(), size) };
@@ -333,7 +345,8 @@ impl HostMemory {
     /// Bytes staged in the current window.
     pub(crate) fn window_bytes(&self) -> u64 {
         self.windows.back().map_or(0, |window| {
-            window.pinned.blocks.iter().chain(&window.pageable.blocks).map(|(_, size)| *size as u64).sum()
+            let arenas = window.pinned.iter().chain(&window.pageable);
+            arenas.flat_map(|arena| &arena.blocks).map(|(_, size)| *size as u64).sum()
         })
     }
 
@@ -352,18 +365,20 @@ impl HostMemory {
         let Some(window) = self.windows.back_mut() else { return Err(too_large) };
         let place = match kind {
             HostKind::Pinned => {
-                let (spare, runtime, node) = (&mut self.spare_pinned, &self.runtime, &self.node);
-                let (place, grown) =
-                    window.pinned.take(len, |size| match (size == BLOCK_BYTES).then(|| spare.pop()).flatten() {
+                let (spare, runtime) = (&mut self.spare_pinned[self.near], &self.runtime);
+                let node = self.nodes.node(self.near);
+                let (place, grown) = window.pinned[self.near].take(len, |size| {
+                    match (size == BLOCK_BYTES).then(|| spare.pop()).flatten() {
                         Some(block) => Ok(block.0),
                         None => Ok(node.preferred(|| runtime.host_malloc(size))?),
-                    })?;
+                    }
+                })?;
                 self.in_use_bytes.0 += grown as u64;
                 place
             }
             HostKind::Pageable => {
-                let node = &self.node;
-                let (place, grown) = window.pageable.take(len, |size| {
+                let node = self.nodes.node(self.near);
+                let (place, grown) = window.pageable[self.near].take(len, |size| {
                     let block = map_anonymous(size).ok_or(too_large)?;
                     node.bind(block, size);
                     Ok(block)
@@ -460,7 +475,7 @@ impl Drop for HostMemory {
         for window in std::mem::take(&mut self.windows) {
             self.give_back(window);
         }
-        for block in self.spare_pinned.drain(..) {
+        for block in self.spare_pinned.drain(..).flatten() {
             // SAFETY: the block came from `host_malloc`, and nobody uses it any more, as above.
             unsafe { self.runtime.host_free(block.0) };
         }

@@ -116,15 +116,16 @@ pub struct BindError {
     pub reason: String,
 }
 
-/// Places `worker_count` workers by `policy`, near the device at `pci_bus_id` (such as `0000:c1:00.0`) if it is known.
-pub fn place(policy: &PinPolicy, pci_bus_id: Option<&str>, worker_count: usize) -> Placement {
+/// Places workers by `policy`, each near its device. `near` has, for each worker, where the device is that it works on
+/// (such as `0000:c1:00.0`), if that is known.
+pub fn place(policy: &PinPolicy, near: &[Option<&str>]) -> Placement {
     if *policy == PinPolicy::None {
-        return Placement::none(worker_count, "not asked for");
+        return Placement::none(near.len(), "not asked for");
     }
     let Some(topology) = machine() else {
-        return Placement::none(worker_count, "the machine does not show its cores");
+        return Placement::none(near.len(), "the machine does not show its cores");
     };
-    place_on(topology, &allowed_cpus(topology), policy, pci_bus_id, worker_count)
+    place_on(topology, &allowed_cpus(topology), policy, near)
 }
 
 /// Pins the calling thread to CPU `core`, a number out of [`Placement::cores`].
@@ -169,18 +170,12 @@ fn allowed_cpus(topology: &Topology) -> CpuSet {
     }
 }
 
-fn place_on(
-    topology: &Topology,
-    allowed: &CpuSet,
-    policy: &PinPolicy,
-    pci_bus_id: Option<&str>,
-    worker_count: usize,
-) -> Placement {
+fn place_on(topology: &Topology, allowed: &CpuSet, policy: &PinPolicy, near: &[Option<&str>]) -> Placement {
     match policy {
-        PinPolicy::None => Placement::none(worker_count, "not asked for"),
-        PinPolicy::List(cpus) => place_by_list(allowed, cpus, worker_count),
-        PinPolicy::Auto => guarded(|| place_near(topology, allowed, pci_bus_id, worker_count))
-            .unwrap_or_else(|| Placement::none(worker_count, "the machine does not show its cores")),
+        PinPolicy::None => Placement::none(near.len(), "not asked for"),
+        PinPolicy::List(cpus) => place_by_list(allowed, cpus, near.len()),
+        PinPolicy::Auto => guarded(|| place_near(topology, allowed, near))
+            .unwrap_or_else(|| Placement::none(near.len(), "the machine does not show its cores")),
     }
 }
 
@@ -199,24 +194,32 @@ fn place_by_list(allowed: &CpuSet, cpus: &[usize], worker_count: usize) -> Place
 }
 
 /// One processing unit of the machine that this process may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Candidate {
     cpu: usize,
     /// How many of its core's candidates come before it.
     rank_in_core: usize,
-    /// 0 nearest to the device.
-    distance: usize,
+    /// By device: 0 nearest to it.
+    distances: Vec<usize>,
 }
 
-fn place_near(topology: &Topology, allowed: &CpuSet, pci_bus_id: Option<&str>, worker_count: usize) -> Placement {
-    let surroundings = pci_bus_id.map_or_else(Vec::new, |id| surroundings(topology, id));
+fn place_near(topology: &Topology, allowed: &CpuSet, near: &[Option<&str>]) -> Placement {
+    let worker_count = near.len();
+    let mut devices: Vec<Option<&str>> = Vec::new();
+    for device in near {
+        if !devices.contains(device) {
+            devices.push(*device);
+        }
+    }
+    let around: Vec<Vec<CpuSet>> =
+        devices.iter().map(|device| device.map_or_else(Vec::new, |id| surroundings(topology, id))).collect();
     let mut candidates = Vec::new();
     for core in cores(topology) {
         let units = (&core & allowed).iter_set().map(usize::from).collect::<Vec<_>>();
         for (rank_in_core, cpu) in units.into_iter().enumerate() {
             let index = BitmapIndex::try_from(cpu).expect("it came out of a bitmap");
-            let outside = surroundings.iter().take_while(|set| !set.is_set(index)).count();
-            candidates.push(Candidate { cpu, rank_in_core, distance: outside });
+            let outside = |sets: &Vec<CpuSet>| sets.iter().take_while(|set| !set.is_set(index)).count();
+            candidates.push(Candidate { cpu, rank_in_core, distances: around.iter().map(outside).collect() });
         }
     }
     let core_count = candidates.iter().filter(|candidate| candidate.rank_in_core == 0).count();
@@ -227,26 +230,40 @@ fn place_near(topology: &Topology, allowed: &CpuSet, pci_bus_id: Option<&str>, w
         let reason = format!("{worker_count} workers on {core_count} available core{}", plural(core_count));
         return Placement::none(worker_count, &reason);
     }
-    // A far core to itself is worth more than half of a near one: a worker that waits spins. The sort is stable, so
-    // neighbours in the topology stay neighbours.
-    candidates.sort_by_key(|candidate| (candidate.rank_in_core, candidate.distance));
-    // Workers beyond the last processing unit are left to the scheduler: pinned, they would have to share one with a
-    // worker while others have theirs to themselves.
-    let mut cores: Vec<Option<usize>> = candidates.iter().take(worker_count).map(|unit| Some(unit.cpu)).collect();
-    let unpinned = worker_count - cores.len();
-    cores.resize(worker_count, None);
-    let mut description = format!("pinned {}", pinned(&cores));
-    match pci_bus_id {
-        None => description.push_str(", the device's place is not known"),
-        Some(id) if surroundings.is_empty() => description.push_str(&format!(", device {id} is not in the topology")),
-        Some(id) => {
-            let far = candidates.iter().take(worker_count).filter(|unit| unit.distance > 0).count();
-            description.push_str(&format!(", near device {id}"));
-            if far > 0 {
-                description.push_str(&format!(" but for {far}"));
+    let (mut cores, mut far) = (vec![None; worker_count], 0);
+    // Those first that find a core next to their device, so that nobody takes from them what is far for himself.
+    for farthest in [0, usize::MAX] {
+        for (device, chosen) in near.iter().zip(&mut cores).filter(|(_, chosen)| chosen.is_none()) {
+            let device = devices.iter().position(|known| known == device).expect("it was put there above");
+            // A far core to itself is worth more than half of a near one: a worker that waits spins. Of equals the first
+            // is taken, so neighbours in the topology stay neighbours. Workers beyond the last processing unit are left
+            // to the scheduler: pinned, they would have to share one while others have theirs to themselves.
+            let best = (0..candidates.len())
+                .min_by_key(|&at| (candidates[at].rank_in_core, candidates[at].distances[device]))
+                .filter(|&at| {
+                    farthest > 0 || (candidates[at].rank_in_core, candidates[at].distances[device]) == (0, 0)
+                });
+            if let Some(unit) = best.map(|at| candidates.remove(at)) {
+                far += usize::from(unit.distances[device] > 0);
+                *chosen = Some(unit.cpu);
             }
         }
     }
+    let mut description = format!("pinned {}", pinned(&cores));
+    let names: Vec<&str> = devices.iter().flatten().copied().collect();
+    let missing: Vec<&str> =
+        devices.iter().zip(&around).filter(|(_, sets)| sets.is_empty()).filter_map(|(device, _)| *device).collect();
+    match (names.as_slice(), missing.as_slice()) {
+        ([], _) => description.push_str(", the device's place is not known"),
+        ([id], []) => description.push_str(&format!(", near device {id}")),
+        (ids, []) => description.push_str(&format!(", each near its device ({})", ids.join(", "))),
+        (_, [id]) => description.push_str(&format!(", device {id} is not in the topology")),
+        (_, ids) => description.push_str(&format!(", devices {} are not in the topology", ids.join(", "))),
+    }
+    if far > 0 {
+        description.push_str(&format!(" but for {far}"));
+    }
+    let unpinned = cores.iter().filter(|core| core.is_none()).count();
     if unpinned > 0 {
         description.push_str(&format!("; {unpinned} more left to the scheduler"));
     }

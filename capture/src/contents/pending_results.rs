@@ -312,7 +312,7 @@ impl PendingResults {
             // It waited for something that stands behind the copy, unless another thread has recorded the event anew
             // meanwhile: capture's own event tells.
             // Another thread's call may have found it complete, and snapshotted it, before this one made it visible.
-            let complete = direct || pending.snapshot.is_some() || complete.contains(&pending.event);
+            let complete = direct || pending.snapshot.is_some() || complete.contains(&pending.sequence);
             let behind = waited.stands_behind(pending, order);
             let visible = direct || (complete && pending.sequence <= before && behind);
             if complete {
@@ -349,7 +349,7 @@ impl PendingResults {
         observed.into_iter().map(|(_, observed)| observed).collect()
     }
 
-    /// Events of results that are complete and not snapshotted yet. Those that the call must have waited for are asked for
+    /// Sequence numbers of results that are complete and not snapshotted yet. Those that the call must have waited for are asked for
     /// first: once the runtime has answered that one is not ready, others may not be asked for any more.
     fn complete(&self, waited: Waited) -> Vec<u64> {
         let last_error = LastError::keep();
@@ -363,7 +363,7 @@ impl PendingResults {
                     Waited::Device => true,
                     _ => waited.stands_behind(pending, &state.order),
                 };
-                waiting.push((!expected, pending.event, pending.device, pending.stream));
+                waiting.push((!expected, pending.event, pending.sequence, pending.device, pending.stream));
             }
         }
         // Stable: the copies of one stream stay in their order.
@@ -371,14 +371,14 @@ impl PendingResults {
         let mut complete = Vec::new();
         // Work on one stream is done in order: behind the first result that is not there, the others are not either.
         let mut busy = Vec::new();
-        for (_, event, device, stream) in waiting {
+        for (_, event, sequence, device, stream) in waiting {
             if stream != NO_STREAM && busy.contains(&(device, stream)) {
                 continue;
             }
-            // An event that another thread has freed and used again since stands for another result by now, whose state it
-            // then tells; it is looked up by its event below.
+            // An event that another thread has freed and used again since tells the state of another result. The one that is
+            // meant has been observed then, and is looked up by its number in vain.
             match self.query(event, &last_error) {
-                Some(true) => complete.push(event),
+                Some(true) => complete.push(sequence),
                 Some(false) => busy.push((device, stream)),
                 None => break,
             }

@@ -1,6 +1,7 @@
 //! Which worker executes which captured threads.
 
 use hrr_format::archive::Archive;
+use hrr_format::catalogue::Api;
 
 /// Which worker executes which captured threads.
 #[derive(Clone, Debug)]
@@ -34,6 +35,22 @@ impl Assignment {
             worker_of[lane] = lightest as u32;
         }
         Assignment { worker_of, workers: threads }
+    }
+
+    /// The device that each worker works on, as recorded: the first that its first captured thread chose, or else device 0,
+    /// on which every thread starts.
+    pub(crate) fn home_devices(&self, archive: &Archive) -> Vec<i32> {
+        /// Calls of a thread among which its choice is looked for.
+        const LOOKED_AT: usize = 1000;
+        let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
+        let chosen = |lane: usize| {
+            let records = archive.streams()[lane].records().take(LOOKED_AT);
+            let mut choices =
+                records.filter(|record| record.ret() == 0 && archive.row_of(record).map(|api| api.id) == set_device);
+            choices.next().map_or(0, |record| record.word(0) as u32 as i32)
+        };
+        let lane_of = |worker: usize| self.worker_of.iter().position(|&of| of as usize == worker);
+        (0..self.workers).map(|worker| lane_of(worker).map_or(0, chosen)).collect()
     }
 
     /// Whether some worker executes several captured threads.

@@ -65,10 +65,9 @@ pub(crate) enum Fence {
     /// By what it uses.
     #[default]
     None,
-    /// It changes which calls other threads may make: none may cross it.
+    /// It changes which calls other threads may make, or which memory their work may use: none may cross it, in whichever
+    /// order. Like the life of a handle, permission comes before its use.
     All,
-    /// It changes which memory a device may use: none may cross it, in whichever order.
-    Access,
 }
 
 /// What a call touches, as far as the order of calls can depend on it.
@@ -199,8 +198,6 @@ pub(crate) struct Dependencies {
     last: Vec<Option<Node>>,
     /// Calls that no other may cross.
     fences: History,
-    /// Of these, those that are kept in program order too: like the life of a handle, access comes before its use.
-    accesses: History,
 }
 
 impl Dependencies {
@@ -217,7 +214,6 @@ impl Dependencies {
             visibility: Visibility::default(),
             last: vec![None; lanes],
             fences: History::default(),
-            accesses: History::default(),
         }
     }
 
@@ -237,8 +233,8 @@ impl Dependencies {
                 wanted.all(&history.users);
             }
         }
-        wanted.all(&self.accesses.changes);
-        if facts.fence == Fence::Access {
+        wanted.all(&self.fences.changes);
+        if facts.fence == Fence::All {
             wanted.all(self.last.iter().flatten());
         }
         if self.mode == OrderMode::Program {
@@ -298,10 +294,6 @@ impl Dependencies {
         if facts.reach == Reach::Any {
             self.after_all_work(facts, &mut wanted);
         }
-        wanted.all(&self.fences.changes);
-        if facts.fence == Fence::All {
-            wanted.all(self.last.iter().flatten());
-        }
     }
 
     /// After uses of an allocation that conflict.
@@ -357,8 +349,8 @@ impl Dependencies {
         if self.mode == OrderMode::Deps {
             self.order_work(&node, facts);
         }
-        if facts.fence == Fence::Access {
-            self.accesses.change(&node);
+        if facts.fence == Fence::All {
+            self.fences.change(&node);
         }
         self.last[node.lane() as usize] = Some(node.clone());
         // Nothing that is entered from now on uses what has ended.
@@ -408,9 +400,6 @@ impl Dependencies {
         }
         if facts.reach == Reach::Any {
             note_use(&self.visibility, &mut self.unnamed, place, node, true);
-        }
-        if facts.fence == Fence::All {
-            self.fences.change(node);
         }
     }
 

@@ -121,6 +121,7 @@ impl<'a> Planner<'a> {
         if live_device >= self.device_count.max(1) {
             return Err(Refusal::Device { device, count: self.device_count });
         }
+        self.host.work_near(live_device);
         if !self.planned.devices.contains(&live_device) {
             self.planned.devices.push(live_device);
         }
@@ -254,6 +255,7 @@ impl<'a> Planner<'a> {
         waits.extend(self.annotations.gate(lane));
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
+        self.emit_twins(call, chunk, &draft, &mut lowering, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk,

@@ -62,7 +62,7 @@ impl Lowering {
             Special::GraphLaunch => self.facts.reach = Reach::Any,
             Special::BeginCapture | Special::EndCapture => self.facts.fence = Fence::All,
             // Other threads' work may use the other device's memory from then on, or no more.
-            _ if CHANGES_PEER_ACCESS.contains(&call.api.name) && call.succeeded() => self.facts.fence = Fence::Access,
+            _ if CHANGES_PEER_ACCESS.contains(&call.api.name) && call.succeeded() => self.facts.fence = Fence::All,
             _ => {}
         }
         if matches!(call.api.effect, Effect::Enqueue | Effect::BlockCopy)

@@ -75,6 +75,7 @@ use coverage::Coverage;
 use escort::TriagePlan;
 use kernel_room::KernelRooms;
 use lower::Call;
+use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
 pub(crate) use results::Check;
@@ -84,7 +85,7 @@ use teardown::Teardown;
 
 use crate::choices::Choices;
 use crate::instruction::{Chunk, Wait};
-use crate::memory_node::MemoryNode;
+use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::Placement;
 use crate::runtime::Runtime;
@@ -169,6 +170,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) host: HostMemory,
     shadows: BTreeMap<u64, (u64, usize)>,
     images: FxHashMap<u64, usize>,
+    /// Recorded devices that are one here.
+    twins: Twins,
     kernel_rooms: KernelRooms,
     order: Order,
     /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
@@ -228,7 +231,7 @@ pub(crate) struct PlanSettings<'a> {
     /// What is to be taken down besides.
     pub(crate) annotate: Annotate,
     /// Where staging memory goes.
-    pub(crate) memory_node: MemoryNode,
+    pub(crate) memory_nodes: MemoryNodes,
 }
 
 /// What takes the planner's output while it works.
@@ -261,7 +264,8 @@ impl<'a> Planner<'a> {
             objects: Objects::new(settings.mutation),
             lanes: vec![LaneState::default(); lanes],
             open: (0..lanes).map(|_| None).collect(),
-            host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_node),
+            host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
+            twins: Twins::of(settings.archive, &settings.choices.devices),
             shadows: BTreeMap::new(),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),

@@ -60,8 +60,6 @@ enum Act {
         object: usize,
     },
     Fence,
-    /// Changes what memory devices may use.
-    Access,
 }
 
 /// The streams of the tests: some of each kind on one device, two on another.
@@ -184,7 +182,6 @@ fn facts_of(act: Act) -> CallFacts {
         Act::Uses { object } => facts.uses.push((300 + object as u32, Use::Reads)),
         Act::Changes { object } => facts.uses.push((300 + object as u32, Use::Changes)),
         Act::Fence => facts.fence = Fence::All,
-        Act::Access => facts.fence = Fence::Access,
     }
     facts
 }
@@ -442,7 +439,7 @@ impl<'a> Rules<'a> {
     /// Whether the earlier call must have returned when the later one is issued.
     fn ordered(&self, earlier: usize, later: usize) -> bool {
         let (first, second) = (self.calls[earlier].act, self.calls[later].act);
-        if [first, second].iter().any(|act| matches!(act, Act::Fence | Act::Access)) {
+        if first == Act::Fence || second == Act::Fence {
             return true;
         }
         let (works, other) = (stream_of(first), stream_of(second));
@@ -574,7 +571,6 @@ fn acts() -> impl Strategy<Value = Act> {
         1 => (0..OBJECTS).prop_map(|object| Act::Uses { object }),
         1 => (0..OBJECTS).prop_map(|object| Act::Changes { object }),
         1 => Just(Act::Fence),
-        1 => Just(Act::Access),
     ]
 }
 
@@ -644,9 +640,9 @@ proptest! {
         check_lanes(&replayed, &closure)?;
         check_minimal(&replayed)?;
         // Nothing in these cases is created or destroyed: a worker waits for calls it handed off, and for nothing else but
-        // changes of what devices may use.
-        if replayed.calls.iter().any(|call| call.act == Act::Access) {
-            return check_access(&replayed, &closure);
+        // calls that none may cross.
+        if replayed.calls.iter().any(|call| call.act == Act::Fence) {
+            return check_fences(&replayed, &closure);
         }
         for (call, waits) in replayed.waits.iter().enumerate() {
             for wait in waits {
@@ -656,11 +652,11 @@ proptest! {
     }
 }
 
-/// A change of what devices may use comes after all that had returned when it was entered, and before all entered later.
-fn check_access(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
+/// A call that none may cross comes after all that had returned when it was entered, and before all entered later.
+fn check_fences(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
     for (later, call) in replayed.calls.iter().enumerate() {
         for (earlier, other) in replayed.calls[..later].iter().enumerate() {
-            if (call.act == Act::Access || other.act == Act::Access) && other.end < call.begin {
+            if (call.act == Act::Fence || other.act == Act::Fence) && other.end < call.begin {
                 prop_assert!(closure.returned_before(earlier, later), "{earlier} before {later}: {:?}", replayed.waits);
             }
         }

@@ -10,7 +10,8 @@ fn synthetic(description: &str) -> Topology {
     TopologyBuilder::new().from_synthetic(description).unwrap().build().unwrap()
 }
 
-/// Two packages with a NUMA node and two cores each (CPUs 0-1 and 2-3); PCI device 0000:c1:00.0 is at the second.
+/// Two packages with a NUMA node and two cores each (CPUs 0-1 and 2-3); PCI device 0000:41:00.0 is at the first, 0000:c1:00.0
+/// at the second.
 fn with_device() -> Topology {
     let pu = |cpu: usize, id: usize| {
         format!(
@@ -34,9 +35,14 @@ fn with_device() -> Topology {
             numa = id + 1,
         )
     };
-    let bridge = r#"<object type="Bridge" gp_index="50" bridge_type="0-1" depth="0" bridge_pci="0000:[c0-c2]">
-          <object type="PCIDev" gp_index="51" pci_busid="0000:c1:00.0" pci_type="0300 [1002:74a1] [1002:74a1] 00" pci_link_speed="0.0"/>
-        </object>"#;
+    let bridge = |bus: &str, id: usize| {
+        format!(
+            r#"<object type="Bridge" gp_index="{id}" bridge_type="0-1" depth="0" bridge_pci="0000:[{bus}0-{bus}2]">
+          <object type="PCIDev" gp_index="{}" pci_busid="0000:{bus}1:00.0" pci_type="0300 [1002:74a1] [1002:74a1] 00" pci_link_speed="0.0"/>
+        </object>"#,
+            id + 1
+        )
+    };
     let xml = format!(
         r#"<?xml version="1.0" encoding="UTF-8"?>
            <!DOCTYPE topology SYSTEM "hwloc2.dtd">
@@ -45,8 +51,8 @@ fn with_device() -> Topology {
              {}{}
              </object>
            </topology>"#,
-        package(0, 10, ""),
-        package(1, 30, bridge),
+        package(0, 10, &bridge("4", 60)),
+        package(1, 30, &bridge("c", 50)),
     );
     // hwloc's own XML reader wants its lines unindented.
     let xml = xml.lines().map(|line| line.trim_start().to_owned() + "\n").collect::<String>();
@@ -64,7 +70,7 @@ fn cpu_set(cpus: &[usize]) -> CpuSet {
 }
 
 fn auto(topology: &Topology, allowed: &CpuSet, device: Option<&str>, worker_count: usize) -> Placement {
-    place_on(topology, allowed, &PinPolicy::Auto, device, worker_count)
+    place_on(topology, allowed, &PinPolicy::Auto, &vec![device; worker_count])
 }
 
 #[test]
@@ -156,16 +162,16 @@ fn a_device_that_is_not_found_is_said_to_be_so() {
 fn a_list_is_followed_in_its_order() {
     let topology = synthetic(TWO_PACKAGES);
     let policy = PinPolicy::List(vec![7, 2, 99]);
-    let placement = place_on(&topology, &all(&topology), &policy, None, 4);
+    let placement = place_on(&topology, &all(&topology), &policy, &[None; 4]);
     assert_eq!(placement.cores, [Some(7), Some(2), Some(7), Some(2)]);
     assert_eq!(placement.description, "pinned 4 workers to CPUs 2,7 as told; this process may not use CPUs 99");
-    let nowhere = place_on(&topology, &cpu_set(&[0]), &PinPolicy::List(vec![3]), None, 2);
+    let nowhere = place_on(&topology, &cpu_set(&[0]), &PinPolicy::List(vec![3]), &[None; 2]);
     assert_eq!(nowhere.cores, [None, None]);
 }
 
 #[test]
 fn this_machine_lets_a_thread_be_pinned_where_it_was_placed() {
-    let placement = place(&PinPolicy::Auto, None, 1);
+    let placement = place(&PinPolicy::Auto, &[None]);
     assert_eq!(placement.cores.len(), 1, "{}", placement.description);
     // A machine that shows nothing leaves nothing to check.
     let Some(core) = placement.cores[0] else { return };
@@ -176,7 +182,7 @@ fn this_machine_lets_a_thread_be_pinned_where_it_was_placed() {
     });
     assert_eq!(running_on.join().unwrap(), cpu_set(&[core]));
     assert!(bind_current_thread(MAX_CPU).is_err());
-    assert_eq!(place(&PinPolicy::None, None, 3).cores, vec![None; 3]);
+    assert_eq!(place(&PinPolicy::None, &[None; 3]).cores, vec![None; 3]);
 }
 
 #[test]
@@ -185,4 +191,20 @@ fn the_memory_node_is_the_devices_own_where_there_is_a_choice() {
     assert_eq!(memory_node_on(&topology, "0000:c1:00.0"), Ok(1));
     assert_eq!(memory_node_on(&topology, "0000:aa:00.0"), Err("the device is not in the topology"));
     assert_eq!(memory_node_on(&synthetic("pack:1 core:4 pu:1"), "0000:c1:00.0"), Err("the machine has one NUMA node"));
+}
+
+#[test]
+fn each_worker_is_near_the_device_that_it_works_on() {
+    let topology = with_device();
+    let (first, second) = (Some("0000:41:00.0"), Some("0000:c1:00.0"));
+    let place = |near: &[Option<&str>]| place_on(&topology, &all(&topology), &PinPolicy::Auto, near);
+    let placement = place(&[first, second, first, second]);
+    assert_eq!(placement.cores, [Some(0), Some(2), Some(1), Some(3)]);
+    assert!(placement.description.ends_with("each near its device (0000:41:00.0, 0000:c1:00.0)"), "{placement:?}");
+    // The third of the first device has to go far, but not to where the second's own worker wants to be.
+    let placement = place(&[first, first, first, second]);
+    assert_eq!(placement.cores, [Some(0), Some(1), Some(3), Some(2)]);
+    assert!(placement.description.ends_with(" but for 1"), "{placement:?}");
+    let placement = place(&[first, Some("0000:99:00.0")]);
+    assert!(placement.description.contains("device 0000:99:00.0 is not in the topology"), "{placement:?}");
 }

@@ -12,6 +12,8 @@ pub(crate) struct Config {
     pub(crate) chaos_seed: Option<u64>,
     /// `MINIHIP_TRACE=1`: one line on stderr per call.
     pub(crate) trace: bool,
+    /// `MINIHIP_ADDRESS_BLOCK_MB`: addresses that are asked for are given out only in blocks of so many MiB, as some drivers do.
+    pub(crate) address_block_bytes: usize,
     /// `MINIHIP_ARCH`: the `gcnArchName` the devices report.
     pub(crate) arch: String,
     /// `MINIHIP_VRAM_MB`: device memory in MiB per device.
@@ -31,6 +33,7 @@ pub(crate) fn config() -> &'static Config {
             device_count: number("MINIHIP_DEVICES", 1).min(64) as usize,
             chaos_seed: env::var("MINIHIP_CHAOS").ok().filter(|v| !v.trim().is_empty()).map(|v| seed(&v)),
             trace: env::var("MINIHIP_TRACE").is_ok_and(|v| v == "1"),
+            address_block_bytes: (number("MINIHIP_ADDRESS_BLOCK_MB", 0).min(1 << 20) as usize) << 20,
             arch: env::var("MINIHIP_ARCH").unwrap_or_else(|_| "gfx942:sramecc+:xnack-".to_owned()),
             vram_bytes: (number("MINIHIP_VRAM_MB", 16 * 1024).clamp(16, 1 << 20) as usize) << 20,
         }

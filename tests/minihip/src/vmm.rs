@@ -1,6 +1,7 @@
 //! The virtual memory interface: reserved addresses, physical memory, mappings of one into the other.
 
 use crate::abi::{LOCATION_DEVICE, MemAccessDesc, MemAllocationProp, MemLocation};
+use crate::config::config;
 use crate::device::{Device, device_by_ordinal, devices};
 use crate::error::{HipError, HipResult};
 use crate::memory::{self, MemoryKind};
@@ -64,7 +65,9 @@ pub(crate) fn reserve(len_bytes: usize, alignment: usize, wanted: usize) -> HipR
     if !is_multiple(len_bytes) || !alignment.is_power_of_two() {
         return Err(HipError::INVALID_VALUE);
     }
-    let at_wanted = if wanted != 0 && wanted.is_multiple_of(alignment) {
+    let block_bytes = config().address_block_bytes;
+    let is_given_out = block_bytes == 0 || (len_bytes >= block_bytes && wanted.is_multiple_of(block_bytes));
+    let at_wanted = if wanted != 0 && wanted.is_multiple_of(alignment) && is_given_out {
         map_nothing(wanted, len_bytes, libc::MAP_FIXED_NOREPLACE)
     } else {
         None
