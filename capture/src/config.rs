@@ -242,7 +242,11 @@ mod tests {
         };
         assert_eq!(mode(&with(&[("HIP_HRR_CAPTURE_OUTPUT", "/x")])), ContentsMode::MetadataOnly);
         for (value, expected) in [("1", ContentsMode::Contents), ("0", ContentsMode::MetadataOnly)] {
-            let variable = |name: &CStr| Some(OsString::from(if name == CONTENT { value } else { "/x" }));
+            let variable = |name: &CStr| match name {
+                name if name == CONTENT => Some(OsString::from(value)),
+                name if name == OUTPUT => Some(OsString::from("/x")),
+                _ => None,
+            };
             assert_eq!(mode(&variable), expected);
         }
         assert_eq!(

@@ -141,6 +141,13 @@ every_way! {
     transfer_rate: Independent;
     peer_devices: Cooperating;
     serving: Independent;
+    images: Independent;
+    execution_contexts: Independent;
+    peers: Independent;
+    resets: Independent;
+    linking: Independent;
+    launch_shapes: Independent;
+    secrets: Independent;
 }
 
 #[test]
