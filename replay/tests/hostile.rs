@@ -443,3 +443,105 @@ fn cuts_anywhere_are_survived() {
         fs::write(path, &good).unwrap();
     }
 }
+
+/// Random changes where each costs files: `HRR_FLIPS` of them, or a tenth of what others take.
+fn flips() -> u64 {
+    std::env::var("HRR_FLIPS").ok().and_then(|count| count.parse().ok()).unwrap_or(FLIPS / 10)
+}
+
+#[test]
+fn what_repair_makes_of_damage_never_passes_for_more_than_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = write(dir.path(), records());
+    let files = files(&process);
+    let good: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+    let mut random = Random(0x1357_9bdf_0246_8ace);
+    let fake = Fake::new();
+    let (mut repaired, mut passed) = (0, 0);
+    for flip in 0..flips() {
+        let which = random.below(files.len() as u64) as usize;
+        let mut bytes = good[which].clone();
+        if bytes.is_empty() {
+            continue;
+        }
+        let at = random.below(bytes.len() as u64) as usize;
+        let is_cut = flip % 20 == 0;
+        if is_cut {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << random.below(8);
+        }
+        fs::write(&files[which], &bytes).unwrap();
+        let what = || format!("{} byte {at}, {}", files[which].display(), if is_cut { "cut" } else { "changed" });
+        if hrr_format::repair::repair(&process).is_ok() {
+            repaired += 1;
+            // What was repaired is clean, and stays as it is.
+            let before = snapshot(&process);
+            hrr_format::repair::repair(&process).unwrap_or_else(|error| panic!("{}: {error}", what()));
+            assert_eq!(snapshot(&process), before, "{}", what());
+        }
+        if let Ok(outcome) = fake.run(&process)
+            && outcome.exit_code() == 0
+        {
+            passed += 1;
+            let verdict = &outcome.verdict;
+            assert!(verdict.passed() <= 4 && verdict.within == 0, "{}: {outcome:?}", what());
+            let contents_hit = files[which].ends_with("blobs/pack-0.bin") && !is_cut && verdict.passed() == 4;
+            let is_used = |at: u64| {
+                let index =
+                    BlobIndex::parse(&good[files.iter().position(|path| path.ends_with("blobs/index")).unwrap()]);
+                let index = index.unwrap();
+                index
+                    .entries()
+                    .iter()
+                    .any(|entry| (entry.offset_bytes..entry.offset_bytes + entry.len_bytes).contains(&at))
+            };
+            assert!(!(contents_hit && is_used(at as u64)), "{}: wrong contents passed", what());
+        }
+        fs::remove_dir_all(&process).unwrap();
+        for (path, bytes) in files.iter().zip(&good) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    println!("{} changes: {repaired} repaired, {passed} replays passed", flips());
+    assert!(repaired > 0 && passed < flips());
+}
+
+/// Every file with its bytes.
+fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    files(dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn a_packed_archive_with_wrong_bytes_passes_only_where_they_mean_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("root"), records());
+    let path = dir.path().join("a.hrrz");
+    hrr_format::packed::pack(&dir.path().join("root"), &path).unwrap();
+    let good = fs::read(&path).unwrap();
+    let mut random = Random(0xfeed_beef_0bad_cafe);
+    let fake = Fake::new();
+    assert_eq!(all_of(&fake, &path, Output::Text), Some(4));
+    let mut passed = 0;
+    for flip in 0..flips() {
+        let mut bytes = good.clone();
+        let at = random.below(bytes.len() as u64) as usize;
+        if flip % 50 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << random.below(8);
+        }
+        // A table of contents that is wrong is told by its hash; one that lies has the right hash.
+        if flip % 2 == 0 {
+            hrr_format::packed::make_hash_right(&mut bytes);
+        }
+        fs::write(&path, &bytes).unwrap();
+        if let Some(results) = all_of(&fake, &path, Output::Json) {
+            passed += 1;
+            assert_eq!(results, 4, "byte {at}");
+        }
+    }
+    println!("{} changes: {passed} replays passed", flips());
+    assert!(passed < flips() / 2, "{passed}");
+}
