@@ -24,6 +24,7 @@ use crate::plan::kernel_choice::Replaced;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
+use crate::progress_line::Shown;
 use crate::repeat::Kept;
 use crate::report::gpu_timer::{GpuTimer, Keep, Resolved};
 use crate::report::meter::{Measured, Metering};
@@ -57,6 +58,7 @@ pub(crate) struct Campaign<'a> {
     metering: Option<Arc<Metering>>,
     live: Option<Arc<Live>>,
     watch: Option<&'a Watch<'a>>,
+    line: Option<Arc<Shown>>,
 }
 
 /// A plan of which everything was planned before it ran, or nothing is kept.
@@ -102,6 +104,7 @@ impl<'a> Campaign<'a> {
         options: &'a ReplayOptions,
         live: Option<Arc<Live>>,
         watch: Option<&'a Watch<'a>>,
+        line: Option<Arc<Shown>>,
     ) -> Result<Self, ReplayError> {
         let tolerance = Tolerance::from_env()?;
         let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
@@ -169,6 +172,7 @@ impl<'a> Campaign<'a> {
             metering,
             live,
             watch,
+            line,
         })
     }
 
@@ -217,6 +221,9 @@ impl<'a> Campaign<'a> {
         });
         if let Some(watch) = self.watch {
             watch.watch_runners(&shared, &self.assignment.worker_of);
+        }
+        if let Some(line) = &self.line {
+            line.watch(&shared);
         }
         (shared, ended)
     }
@@ -339,8 +346,13 @@ impl<'a> Campaign<'a> {
                 _ => self.archive.manifest().event_count,
             };
             shared.prepare_spares(self.workers() + self.spares());
+            let calls = match &plan {
+                Plan::Whole(planned, _) => planned.lane_totals.iter().sum(),
+                _ => events,
+            };
             let setup = planning.elapsed();
             on_prepared(&Prepared {
+                calls,
                 runtime: self.runtime,
                 devices: devices.iter().map(|&device| (device, self.runtime.device_info(device).name)).collect(),
                 workers: self.workers(),

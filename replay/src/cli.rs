@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
+use hrr_cli::Generate;
 
 use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
@@ -23,6 +24,7 @@ use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
 use crate::processes::{self, Rank};
+use crate::progress_line::ProgressLine;
 use crate::report::options::{Measure, Pace};
 use crate::report::order_log::OrderLog;
 use crate::run::watchdog;
@@ -42,6 +44,8 @@ Examples:
   hrr-playback capture.hrr --sync-watchdog-ms 5000
   hrr-playback capture.hrr --all-processes       every recorded process, at the same time
   srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
+  hrr-playback capture.hrr --repeat 20 --warmup 2 --timing --report a.json     a timing run, for hrr-perf
+  hrr-playback capture.hrr --kernels 100..200 --trace t.json.gz    a timeline, for ui.perfetto.dev
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
@@ -53,7 +57,7 @@ results differ; 124 the watchdog fired.";
 #[command(name = "hrr-playback", disable_version_flag = true, after_help = EXAMPLES)]
 struct Arguments {
     /// Archive: the directory HIP_HRR_CAPTURE_OUTPUT named, a pid-* directory in it, or a packed archive
-    #[arg(required_unless_present = "version")]
+    #[arg(required_unless_present_any = ["version", "generate"])]
     archive: Option<PathBuf>,
 
     /// Worker threads that issue calls; 0 = one per captured thread
@@ -271,6 +275,10 @@ struct Arguments {
     /// Print the version of the program and of the archive format
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
+
+    /// Write the manual page, or completions for a shell
+    #[arg(long, value_enum, hide = true)]
+    generate: Option<Generate>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -323,6 +331,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    if let Some(what) = arguments.generate {
+        let written = hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout());
+        return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
+    }
     if arguments.version {
         print_version(arguments.hip_lib.as_deref());
         return Ok(ExitCode::SUCCESS);
@@ -396,6 +408,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
             (None, None) => None,
         },
         trace: arguments.trace.as_ref().map(|trace| own_file(arguments, trace, path)),
+        // One line for several processes at once would be nobody's; other lines of progress have been asked for by name.
+        progress: match arguments.all_processes || arguments.progress_kernels > 0 || arguments.progress_seconds > 0 {
+            true => ProgressLine::Off,
+            false => ProgressLine::OnTerminal,
+        },
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));

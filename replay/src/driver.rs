@@ -18,6 +18,7 @@ use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
+use crate::progress_line::{ProgressLine, Shown};
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
@@ -66,6 +67,8 @@ pub struct ReplayOptions {
     pub choices: Choices,
     /// File for a timeline of the first repetition that is reported; needs [`Measure::timing`].
     pub trace: Option<PathBuf>,
+    /// Whether a line tells how far the replay has come.
+    pub progress: ProgressLine,
     /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
     /// runtime has left them.
     pub addresses: Option<Arc<RecordedAddresses>>,
@@ -244,6 +247,8 @@ pub struct Prepared<'a> {
     pub workers: usize,
     /// Calls in the archive.
     pub events: u64,
+    /// Calls of one run, as far as that is known.
+    pub calls: u64,
     /// Whether the archive is planned and staged while it runs, because it exceeds the memory budget.
     pub windowed: bool,
     /// Planning and staging took this long.
@@ -291,7 +296,8 @@ fn replay_watched<'a>(
     check_streams(archive)?;
     let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
     let mut trace = None;
-    let campaign = Campaign::new(archive, runtime, options, live, watch)?;
+    let line = Shown::start(options.progress).map(Arc::new);
+    let campaign = Campaign::new(archive, runtime, options, live, watch, line.clone())?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
@@ -305,8 +311,14 @@ fn replay_watched<'a>(
         campaign.keep(keep(done));
         let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
             first_setup.get_or_insert(prepared.setup);
-            if let Some(on_prepared) = on_prepared.take() {
-                on_prepared(prepared);
+            let mut told = || {
+                if let Some(on_prepared) = on_prepared.take() {
+                    on_prepared(prepared);
+                }
+            };
+            match &line {
+                Some(line) => line.planned(prepared.calls, options.runs(), told),
+                None => told(),
             }
         })?;
         let mut setup = if done == 0 { Duration::ZERO } else { session.setup };

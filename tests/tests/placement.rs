@@ -101,6 +101,13 @@ fn fewer_devices_are_refused_with_the_list_and_can_be_mapped() {
     one().args(["--device-map", "0:0,1:0"]).run().expect_pass();
     // The other way round on two.
     Replay::of_recording(&recording).args(["--device-map", "0:1,1:0"]).run().expect_pass();
+    // Each recorded device keeps its own variables of kernels. They became one, and wrong results passed as tiny floats.
+    let variables = record(&Workload::listed("two_devices"), Contents::Recorded);
+    for order in ["capture", "deps"] {
+        let merged = Replay::of_recording(&variables).env("MINIHIP_DEVICES", 1);
+        let checks = merged.args(["--device-map", "0:0,1:0", "--order", order]).run().expect_pass();
+        assert_eq!((checks.exact, checks.within), (82, 0));
+    }
     // Access between two devices that are one here is not asked for.
     let peers = record(&Workload::listed("peer_devices"), Contents::Recorded);
     let merged = Replay::of_recording(&peers).env("MINIHIP_DEVICES", 1).args(["--device-map", "0:0,1:0"]).run();

@@ -254,6 +254,7 @@ impl<'a> Planner<'a> {
         waits.extend(self.annotations.gate(lane));
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
+        self.emit_twins(call, chunk, &draft, &mut lowering, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk,

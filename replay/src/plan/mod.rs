@@ -72,6 +72,7 @@ use coverage::Coverage;
 use escort::TriagePlan;
 use kernel_room::KernelRooms;
 use lower::Call;
+use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
 pub(crate) use results::Check;
@@ -162,6 +163,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) host: HostMemory,
     shadows: BTreeMap<u64, (u64, usize)>,
     images: FxHashMap<u64, usize>,
+    /// Recorded devices that are one here.
+    twins: Twins,
     kernel_rooms: KernelRooms,
     order: Order,
     /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
@@ -254,6 +257,7 @@ impl<'a> Planner<'a> {
             lanes: vec![LaneState::default(); lanes],
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
+            twins: Twins::of(settings.archive, &settings.choices.devices),
             shadows: BTreeMap::new(),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),

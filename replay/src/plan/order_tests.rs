@@ -754,7 +754,8 @@ fn a_graph_comes_after_what_was_made_visible_on_a_stream_that_has_ended() {
     for (wait, begin) in [(Act::SyncStream { stream: 3 }, 5), (Act::SyncEvent { event: 0 }, 9)] {
         let record = Act::Record { stream: 3, event: 0 };
         let graph = Act::Graph { stream: 2 };
-        let calls = [(0, 1, 2, WRITE), (0, 3, 4, record), (1, begin, begin + 1, wait), (2, 7, 8, end), (3, 20, 21, graph)];
+        let calls =
+            [(0, 1, 2, WRITE), (0, 3, 4, record), (1, begin, begin + 1, wait), (2, 7, 8, end), (3, 20, 21, graph)];
         let replayed = plan(&exact(&calls), OrderMode::Deps);
         let closure = Closure::of(&replayed, None);
         let of = |act: Act| replayed.calls.iter().position(|call| call.act == act).unwrap();

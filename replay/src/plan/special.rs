@@ -186,7 +186,12 @@ impl<'a> Planner<'a> {
                 self.define_symbol(call, lowering, value, address, size_param.map(|_| size));
                 Ok(address)
             }
-            _ => match self.objects.symbols.get(&value) {
+            _ => match self
+                .objects
+                .symbols
+                .get(&self.twins.name_on(call.device, value))
+                .or(self.objects.symbols.get(&value))
+            {
                 Some(symbol) => {
                     lowering.facts.uses.push((symbol.object, Use::Reads));
                     lowering.facts.uses.push((symbol.parent, Use::Reads));

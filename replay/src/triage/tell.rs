@@ -1,6 +1,6 @@
 //! Where a diagnosis goes: to standard error as text, and to files as JSON.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use hrr_perf::report::RunReport;
@@ -21,6 +21,10 @@ pub struct Files {
 pub fn handler(files: Files) -> HangHandler {
     HangHandler::new(move |diagnosis| {
         let mut err = std::io::stderr().lock();
+        if err.is_terminal() {
+            // Over the progress line.
+            let _ = err.write_all(b"\r\x1b[K");
+        }
         let _ = err.write_all(diagnosis.to_string().as_bytes());
         if let Some(file) = &files.triage {
             let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use hrr_cli::Generate;
 
 use crate::check;
 use crate::interception::{Interception, InterceptionError};
@@ -75,12 +76,16 @@ struct Record {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Write the manual page, or completions for a shell
+    #[arg(long, value_enum, hide = true)]
+    generate: Option<Generate>,
+
     /// Print the variables that would be set, one a line, and run nothing
     #[arg(long)]
     print_environment: bool,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "generate", trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -96,10 +101,22 @@ pub(crate) fn main() -> ExitCode {
     };
     match arguments.action {
         Some(Action::Check { archive }) => check::run(&archive),
+        None if arguments.record.generate.is_some() => generate(arguments.record.generate),
         None => record(&arguments.record).unwrap_or_else(|error| {
             eprintln!("hrr-capture: {error}");
             ExitCode::from(OWN_FAILURE)
         }),
+    }
+}
+
+fn generate(what: Option<Generate>) -> ExitCode {
+    let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout()));
+    match written {
+        Some(Err(error)) => {
+            eprintln!("hrr-capture: {error}");
+            ExitCode::from(OWN_FAILURE)
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 
