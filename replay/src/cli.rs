@@ -15,7 +15,9 @@ use hrr_perf::report::RunReport;
 
 use crate::addresses::RecordedAddresses;
 use crate::check_order;
-use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
+use crate::choices::{
+    Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, Synthetic, WarnUntranslated,
+};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
@@ -47,9 +49,10 @@ Examples:
   hrr-playback capture.hrr --repeat 20 --warmup 2 --timing --report a.json     a timing run, for hrr-perf
   hrr-playback capture.hrr --kernels 100..200 --trace t.json.gz    a timeline, for ui.perfetto.dev
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+  hrr-playback capture.hrr --shape-only          times of allocations and copies, without contents
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
+Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
 results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
@@ -108,6 +111,52 @@ struct Arguments {
     /// Launch the kernel of this name from a code object file instead; may be given several times
     #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
     replace_kernel: Vec<Replacement>,
+
+    /// Replay without recorded contents and code, of any archive, for times: copies move zeros, noise or noise:SEED, kernels and
+    /// what needs code are left out and listed. Ends with SHAPE, never with PASS
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "zeros",
+        conflicts_with_all = ["kernel_filter", "replace_kernel", "warn_untranslated_args", "kernels"],
+        help_heading = "Replay"
+    )]
+    shape_only: Option<Synthetic>,
+
+    /// Do not use region sidecars
+    #[arg(long, help_heading = "Regions")]
+    no_regions: bool,
+
+    /// Fail where an access lies outside the live blocks of region sidecars
+    #[arg(long, help_heading = "Regions")]
+    regions_strict: bool,
+
+    /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
+    /// placement off
+    #[arg(long, conflicts_with = "guard_blocks", help_heading = "Regions")]
+    guard_segments: bool,
+
+    /// The same for each block of a sidecar
+    #[arg(long, help_heading = "Regions")]
+    guard_blocks: bool,
+
+    /// Smallest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Regions")]
+    guard_min_bytes: u64,
+
+    /// Largest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = u64::MAX, hide_default_value = true, help_heading = "Regions")]
+    guard_max_bytes: u64,
+
+    /// Device memory in MiB to guard
+    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Regions")]
+    guard_budget_mb: u64,
+
+    /// Put the end of what is guarded right at its guard, however its beginning is aligned then
+    #[arg(long, help_heading = "Regions")]
+    guard_exact_align: bool,
 
     /// Name every kernel pointer argument that lies in no live allocation
     #[arg(long, help_heading = "Replay")]
@@ -239,7 +288,8 @@ struct Arguments {
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     api: Option<Glob>,
 
-    /// With --info: write tables with the columns of rocprofv3's into a directory
+    /// With --info: write tables with the columns of rocprofv3's into a directory; kernels and copies have the times of their
+    /// calls, since a recording has none of the device
     #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
     csv: Option<PathBuf>,
 
@@ -373,6 +423,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         replacements: arguments.replace_kernel.clone(),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
         new_memory: NewMemory::from_env()?,
+        regions: match (arguments.no_regions, arguments.regions_strict) {
+            (true, _) => RegionPolicy::Ignored,
+            (false, true) => RegionPolicy::Strict,
+            (false, false) => RegionPolicy::Used,
+        },
+        guards: guards(arguments),
+        synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
     let on_hang = hang_handler(arguments, path);
@@ -419,6 +476,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
+    for line in &outcome.regions.lines {
+        eprintln!("[HRR] region: {line}");
+    }
     for line in &outcome.untranslated_lines {
         eprintln!("[HRR] {line}");
     }
@@ -530,6 +590,20 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
             MarksArgument::Paced => MarkPolicy::Paced,
             MarksArgument::All => MarkPolicy::All,
         },
+    }
+}
+
+fn guards(arguments: &Arguments) -> Guards {
+    Guards {
+        around: match (arguments.guard_segments, arguments.guard_blocks) {
+            (true, _) => Some(Guarded::Segments),
+            (_, true) => Some(Guarded::Blocks),
+            _ => None,
+        },
+        min_bytes: arguments.guard_min_bytes,
+        max_bytes: arguments.guard_max_bytes,
+        budget_bytes: arguments.guard_budget_mb.saturating_mul(1 << 20),
+        alignment: if arguments.guard_exact_align { GuardAlignment::Exact } else { GuardAlignment::Aligned },
     }
 }
 

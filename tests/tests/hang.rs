@@ -152,7 +152,7 @@ fn a_sync_that_hangs_only_in_the_replay_is_named_with_what_it_took_at_capture() 
     let recording = record(&Workload::new("hang_cases", &["released"]), Contents::Recorded);
     Replay::of_recording(&recording).args(["--sync-watchdog-ms", "20000"]).run().expect_pass();
     for threads in ["0", "1"] {
-        let mutation = [("HRR_REPLAY_MUTATE", "lost-write")];
+        let mutation = [("HRR_REPLAY_MUTATE", "drop:hipStreamWriteValue32")];
         let diagnosis = diagnosed(&scratch, &recording.archive, &["--threads", threads], &mutation);
         assert_eq!((&diagnosis["what"], &diagnosis["stuck"]), (&"hipStreamSynchronize".into(), &"call".into()));
         let worker = &diagnosis["workers"][0];
