@@ -123,7 +123,9 @@ pub(crate) fn left_out(api: &Api, special: Special) -> Option<LeftOut> {
     if api.params.iter().any(|param| needs_code(&param.role)) || api.name.contains("KernelNode") {
         return Some(LeftOut::Code);
     }
-    if api.params.iter().any(|param| matches!(param.role, Role::GetArray(HandleKind::Node, _))) {
+    let lists =
+        |role: &Role| matches!(role, Role::GetArray(HandleKind::Node, _) | Role::GetArrayAt(HandleKind::Node, ..));
+    if api.params.iter().any(|param| lists(&param.role)) {
         return Some(LeftOut::Nodes);
     }
     (api.name.starts_with("hipStreamWaitValue") || api.name.contains("BatchMemOp")).then_some(LeftOut::Wait)
@@ -231,6 +233,11 @@ impl Planner<'_> {
             self.planned.shape.objects.extend(events);
         }
         for (number, param) in call.api.params.iter().enumerate() {
+            if let Role::Create(kind) = param.role {
+                // What had the handle before is not what later calls mean.
+                let value = out_bytes(&call.record, number as u8).map_or(0, |bytes| word_at(bytes, 0));
+                self.objects.retire(kind, value);
+            }
             let Role::GetDevice(size) = param.role else { continue };
             let address = out_bytes(&call.record, number as u8).map_or(0, |bytes| word_at(bytes, 0));
             if address != 0 {
@@ -323,6 +330,8 @@ mod tests {
         }
         assert_eq!(reason("hipStreamWaitValue32"), Some(LeftOut::Wait));
         assert_eq!(reason("hipGraphGetNodes"), Some(LeftOut::Nodes));
+        // They are the nodes of launches that were captured, too.
+        assert_eq!(reason("hipStreamGetCaptureInfo_v2"), Some(LeftOut::Nodes));
         for name in [
             "hipMalloc",
             "hipMemcpy",
