@@ -9,8 +9,7 @@ use crate::instruction::{Chunk, Wait};
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::plan::{Assignment, Delivery, PlanSettings, Planner};
-use crate::run::progress::Progress;
-use crate::run::spinning::Cores;
+use crate::run::progress::{Cores, Progress};
 use crate::runtime::Runtime;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.

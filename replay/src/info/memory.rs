@@ -96,7 +96,7 @@ pub(super) fn collect(archive: &Archive) -> Memory {
                     allocations(archive, &record, |base, kind, bytes| ledger.allocate(base, kind, bytes));
                 }
             }
-            Point::Marker { .. } | Point::HostMemory { .. } => {}
+            Point::Marker { .. } => {}
         }
     }
     let [device, pinned, managed] = ledger.now;

@@ -13,8 +13,7 @@ use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
-use super::progress::Progress;
-use super::spinning::Cores;
+use super::progress::{Cores, Progress};
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::plan::bounds::NOWHERE;

@@ -52,11 +52,7 @@ impl Device {
     fn new(index: usize) -> Self {
         Self {
             index,
-            heap: if config().alias {
-                Heap::reserve_shared(config().vram_bytes)
-            } else {
-                Heap::reserve(config().vram_bytes)
-            },
+            heap: Heap::reserve(config().vram_bytes),
             live: AllocationMap::default(),
             null_stream: OnceLock::new(),
             streams: RwLock::new(Vec::new()),
