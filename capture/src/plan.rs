@@ -6,6 +6,7 @@ use hrr_format::catalogue::{APIS, Access, Api, Effect, HandleKind, Returns, Role
 use hrr_format::record::section_bytes;
 
 use crate::hooks::Hook;
+use crate::window::keep::Keep;
 
 /// How many entry points there are.
 pub(crate) const API_COUNT: usize = APIS.len();
@@ -138,6 +139,8 @@ pub(crate) struct Plan {
     pub(crate) stream_word: Option<u8>,
     /// The word of the event the call works on, if it has one.
     pub(crate) event_word: Option<u8>,
+    /// What becomes of the call outside a window.
+    pub(crate) keep: Keep,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -242,6 +245,7 @@ fn plan(api: &'static Api) -> Plan {
         hook,
         stream_word: api.stream_param().map(|param| api.params[param].word),
         event_word: event_word(api),
+        keep: Keep::of(api),
     };
     choose_route(&mut plan);
     plan

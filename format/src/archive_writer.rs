@@ -52,8 +52,11 @@ impl ArchiveWriter {
             command: Vec::new(),
             capture_version: String::new(),
             unsized_launches: 0,
+            host_snapshots: manifest::HostSnapshots::default(),
             rank: None,
             imported: None,
+            window: None,
+            flight_recorder_bytes: None,
             apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
         };
         manifest.write(&path.join(manifest::FILE))?;
@@ -85,6 +88,7 @@ impl ArchiveWriter {
             open_tick: self.manifest.clock.tick_at_start,
             used_bytes: 0,
             name: name.to_owned(),
+            ring_part_bytes: 0,
         };
         let mut bytes = header.to_page().to_vec();
         for record in records {

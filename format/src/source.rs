@@ -31,6 +31,8 @@ pub(crate) enum Bytes {
     Mapped(Mmap),
     /// Unpacked from its place.
     Unpacked(WholeFile),
+    /// Put together from parts of it.
+    Put(Vec<u8>),
 }
 
 impl Deref for Bytes {
@@ -41,6 +43,7 @@ impl Deref for Bytes {
             Bytes::Mapped(bytes) => bytes,
             Bytes::Unpacked(WholeFile::Memory(bytes)) => bytes,
             Bytes::Unpacked(WholeFile::File(bytes)) => bytes,
+            Bytes::Put(bytes) => bytes,
         }
     }
 }

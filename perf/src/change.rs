@@ -108,7 +108,21 @@ impl Change {
         if before.len().min(after.len()) == 1 && before.len().max(after.len()) >= FEWEST_BESIDE_ONE {
             return Self::of_single(before, after);
         }
-        let (kept_before, kept_after) = (without_outliers(&before), without_outliers(&after));
+        let kept = (without_outliers(&before), without_outliers(&after));
+        Self::of_kept(before, after, kept, lines)
+    }
+
+    /// The same for medians, which are not disturbed as sums are: all are kept.
+    pub fn among_medians(before: Vec<f64>, after: Vec<f64>, lines: usize) -> Self {
+        if before.len().min(after.len()) == 1 {
+            return Self::among(before, after, lines);
+        }
+        let kept = (before.clone(), after.clone());
+        Self::of_kept(before, after, kept, lines)
+    }
+
+    fn of_kept(before: Vec<f64>, after: Vec<f64>, kept: (Vec<f64>, Vec<f64>), lines: usize) -> Self {
+        let (kept_before, kept_after) = kept;
         let (n1, n2) = (kept_before.len(), kept_after.len());
         let mann_whitney = mann_whitney(&kept_before, &kept_after);
         let welch = welch(&kept_before, &kept_after);

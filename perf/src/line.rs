@@ -92,7 +92,7 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
             let change = Change::among(before, after, count);
             let [before, after] = draft.medians;
             let known = !before.is_empty() && !after.is_empty();
-            let typical = known.then(|| Change::among(before, after, count));
+            let typical = known.then(|| Change::among_medians(before, after, count));
             Line {
                 kind: draft.kind,
                 name: draft.name,

@@ -76,6 +76,9 @@ pub struct RunReport {
     pub exit_code: i32,
     /// What is to be borne in mind when the report is compared with another.
     pub caveats: Vec<String>,
+    /// What a replay that the watchdog ended was stuck in; `perf/schema/run-report.json` has its layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<serde_json::Value>,
 }
 
 /// The HIP runtime that a replay ran on.

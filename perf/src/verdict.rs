@@ -23,6 +23,8 @@ const ALL_SHARE: f64 = 0.8;
 const NAMED_SHARE: f64 = 0.15;
 /// Least change of what a typical call takes that is spoken of: histograms hold durations to 1 %.
 const SMALLEST_TYPICAL: f64 = 0.03;
+/// The same in nanoseconds: clocks tell no less.
+const SMALLEST_TYPICAL_NS: f64 = 25.0;
 /// Lines named.
 const NAMED: usize = 3;
 
@@ -150,17 +152,30 @@ pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
 
 /// Whether a typical one of what a line is about changed in this way for sure.
 fn is_typical(line: &Line, verdict: Verdict) -> bool {
-    let large = |change: &Change| change.change.is_some_and(|change| change.abs() >= SMALLEST_TYPICAL);
+    let large = |change: &Change| {
+        change.change.is_some_and(|change| change.abs() >= SMALLEST_TYPICAL)
+            && change.added_ns().abs() >= SMALLEST_TYPICAL_NS
+    };
     line.typical.as_ref().is_some_and(|typical| typical.verdict == verdict && large(typical))
 }
 
-/// The first tier in which something typical changed for sure, the largest changes first.
+/// The first tier in which something typical changed for sure and that is at least half of what any tier adds up to, the largest
+/// changes first.
 fn typical(lines: &[Line]) -> Vec<Typical> {
     let changed = |line: &&Line| is_typical(line, Verdict::Slower) || is_typical(line, Verdict::Faster);
-    let found = Tier::ALL.iter().map(|tier| lines.iter().filter(|line| tier.holds(line)).filter(changed));
-    let Some(found) = found.map(Iterator::collect::<Vec<&Line>>).find(|found| !found.is_empty()) else {
-        return Vec::new();
+    let added_ns = |line: &Line| {
+        let [before, after] = line.count;
+        line.typical.as_ref().map_or(0.0, |typical| typical.added_ns().abs() * before.max(after))
     };
+    let tiers = Tier::ALL.map(|tier| {
+        let found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(changed).collect();
+        let sum_ns: f64 = found.iter().map(|line| added_ns(line)).sum();
+        (found, sum_ns)
+    });
+    // What is only a little slower beside something that is much slower was kept waiting by that.
+    let largest_ns = tiers.iter().fold(0.0, |largest: f64, (_, sum_ns)| largest.max(*sum_ns));
+    let chosen = tiers.into_iter().find(|(found, sum_ns)| !found.is_empty() && *sum_ns >= MOST_SHARE * largest_ns);
+    let Some((found, _)) = chosen else { return Vec::new() };
     let mut named: Vec<Typical> = found
         .into_iter()
         .filter_map(|line| line.typical.as_ref().map(|typical| (line, typical)))
@@ -341,7 +356,7 @@ mod tests {
     fn what_a_typical_call_takes_tells_where_the_wall_time_is_noise() {
         let same = Change::new(noisy(1000.0), noisy(1000.0));
         let slower = |mut line: Line| {
-            line.typical = Some(Change::new(noisy(10.0), noisy(12.0)));
+            line.typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
             line
         };
         let api = Some("hipLaunchKernel");
@@ -355,14 +370,30 @@ mod tests {
     }
 
     #[test]
+    fn of_typical_calls_those_that_add_most_are_named() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let mut lines = [
+            line(LineKind::Kernel, "gemm", None, 400.0, 400.0),
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 500.0),
+        ];
+        lines[0].typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
+        lines[1].typical = Some(Change::new(noisy(10_000.0), noisy(12_000.0)));
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.contains("; but a typical hipStreamSynchronize takes") && !text.contains("gemm"), "{text}");
+        lines[0].count = [10.0; 2];
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.contains("; but a typical kernel gemm takes") && !text.contains("hipStream"), "{text}");
+    }
+
+    #[test]
     fn of_what_waits_that_with_a_slower_typical_call_is_the_cause() {
         let mut lines = [
             line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 570.0),
             line(LineKind::Api(CallKind::Copy), "hipMemcpyAsync", Some("hipMemcpyAsync"), 500.0, 530.0),
         ];
         assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize and hipMemcpyAsync"));
-        lines[0].typical = Some(Change::new(noisy(10.0), noisy(12.0)));
-        lines[1].typical = Some(Change::new(noisy(10.0), noisy(10.0)));
+        lines[0].typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
+        lines[1].typical = Some(Change::new(noisy(1000.0), noisy(1000.0)));
         assert!(sentence(&lines).ends_with("most of it in hipStreamSynchronize"));
     }
 

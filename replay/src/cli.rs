@@ -1,6 +1,6 @@
 //! The command line of `hrr-playback`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,10 +11,13 @@ use hrr_cli::Generate;
 
 use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
+use hrr_perf::report::RunReport;
 
 use crate::addresses::RecordedAddresses;
 use crate::check_order;
-use crate::choices::{Choices, NewMemory, Replacement, Synthetic, WarnUntranslated};
+use crate::choices::{
+    Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, Synthetic, WarnUntranslated,
+};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
@@ -33,7 +36,7 @@ use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
-use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,6 +125,39 @@ struct Arguments {
     )]
     shape_only: Option<Synthetic>,
 
+    /// Do not use region sidecars
+    #[arg(long, help_heading = "Regions")]
+    no_regions: bool,
+
+    /// Fail where an access lies outside the live blocks of region sidecars
+    #[arg(long, help_heading = "Regions")]
+    regions_strict: bool,
+
+    /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
+    /// placement off
+    #[arg(long, conflicts_with = "guard_blocks", help_heading = "Regions")]
+    guard_segments: bool,
+
+    /// The same for each block of a sidecar
+    #[arg(long, help_heading = "Regions")]
+    guard_blocks: bool,
+
+    /// Smallest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Regions")]
+    guard_min_bytes: u64,
+
+    /// Largest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = u64::MAX, hide_default_value = true, help_heading = "Regions")]
+    guard_max_bytes: u64,
+
+    /// Device memory in MiB to guard
+    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Regions")]
+    guard_budget_mb: u64,
+
+    /// Put the end of what is guarded right at its guard, however its beginning is aligned then
+    #[arg(long, help_heading = "Regions")]
+    guard_exact_align: bool,
+
     /// Name every kernel pointer argument that lies in no live allocation
     #[arg(long, help_heading = "Replay")]
     warn_untranslated_args: bool,
@@ -134,7 +170,7 @@ struct Arguments {
     #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
     warmup: u32,
 
-    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run
+    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run. When the watchdog fires, with its diagnosis
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     report: Option<PathBuf>,
 
@@ -387,10 +423,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         replacements: arguments.replace_kernel.clone(),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
         new_memory: NewMemory::from_env()?,
+        regions: match (arguments.no_regions, arguments.regions_strict) {
+            (true, _) => RegionPolicy::Ignored,
+            (false, true) => RegionPolicy::Strict,
+            (false, false) => RegionPolicy::Used,
+        },
+        guards: guards(arguments),
         synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
-    let on_hang = hang_handler(arguments);
+    let on_hang = hang_handler(arguments, path);
     let placed = choices.placement == PlacementPolicy::WherePossible;
     // Before the runtime takes addresses for itself.
     let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
@@ -434,6 +476,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
+    for line in &outcome.regions.lines {
+        eprintln!("[HRR] region: {line}");
+    }
     for line in &outcome.untranslated_lines {
         eprintln!("[HRR] {line}");
     }
@@ -507,22 +552,23 @@ fn tell_trace(trace: &Result<Drawn, TraceError>) -> i32 {
     }
 }
 
-/// Prints the diagnosis, and writes it where it was asked for.
-fn hang_handler(arguments: &Arguments) -> HangHandler {
-    let file = arguments.triage.clone();
-    HangHandler::new(move |diagnosis| {
-        let mut err = std::io::stderr().lock();
-        if err.is_terminal() {
-            // Over the progress line.
-            let _ = err.write_all(b"\r\x1b[K");
-        }
-        let _ = err.write_all(diagnosis.to_string().as_bytes());
-        let Some(file) = &file else { return };
-        let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
-        if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
-            let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
-        }
-    })
+/// Tells what hangs, in the files that were asked for too.
+fn hang_handler(arguments: &Arguments, path: &Path) -> HangHandler {
+    let order = OrderMode::from(arguments.order);
+    let report = arguments.report.as_ref().map(|report| {
+        let known = RunReport {
+            schema_version: hrr_perf::report::SCHEMA_VERSION,
+            hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
+            archive: path.display().to_string(),
+            mode: format!("stopped by the watchdog, order {}", order.as_str()),
+            order: order.as_str().to_owned(),
+            pace: arguments.pace.to_string(),
+            warmup: arguments.warmup,
+            ..RunReport::default()
+        };
+        (own_file(arguments, report, path), known)
+    });
+    tell::handler(tell::Files { triage: arguments.triage.clone(), report })
 }
 
 fn triage_options(arguments: &Arguments) -> TriageOptions {
@@ -544,6 +590,20 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
             MarksArgument::Paced => MarkPolicy::Paced,
             MarksArgument::All => MarkPolicy::All,
         },
+    }
+}
+
+fn guards(arguments: &Arguments) -> Guards {
+    Guards {
+        around: match (arguments.guard_segments, arguments.guard_blocks) {
+            (true, _) => Some(Guarded::Segments),
+            (_, true) => Some(Guarded::Blocks),
+            _ => None,
+        },
+        min_bytes: arguments.guard_min_bytes,
+        max_bytes: arguments.guard_max_bytes,
+        budget_bytes: arguments.guard_budget_mb.saturating_mul(1 << 20),
+        alignment: if arguments.guard_exact_align { GuardAlignment::Exact } else { GuardAlignment::Aligned },
     }
 }
 

@@ -17,7 +17,9 @@ use crate::choices::{Choices, Synthetic};
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
+pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::order::OrderMode;
+pub use crate::plan::regions::RegionCounts;
 use crate::plan::shape::LeftOut;
 use crate::progress_line::{ProgressLine, Shown};
 use crate::report::gather::{Gathered, GpuTimes, Sections};
@@ -112,6 +114,17 @@ pub enum ReplayError {
         /// Events in the archive.
         events: u64,
     },
+    /// Only a window was to be recorded, and it never came.
+    #[error("nothing was recorded: the window {trigger} was never opened")]
+    NoWindow {
+        /// What was to open it.
+        trigger: String,
+    },
+    /// The archive is a flight recorder's.
+    #[error(
+        "a flight recorder keeps the last calls of each thread and not what they need: --info reads it, nothing can be replayed"
+    )]
+    FlightRecorder,
     /// The runtime has no events to measure times with.
     #[error("{path} lacks the event calls that --timing needs")]
     NoEvents {
@@ -172,8 +185,18 @@ pub struct Outcome {
     pub placement: String,
     /// Where device memory came to lie.
     pub memory: MemoryOutcome,
+    /// Host memory that devices use directly.
+    pub host_memory: HostMemoryCounts,
+    /// Regions of device memory that another tool wrote down.
+    pub regions: RegionCounts,
+    /// Changes to it that the recorder left alone.
+    pub host_left_alone: u64,
     /// Calls that were issued.
     pub issued: u64,
+    /// Entry points with calls that were neither issued nor left out for a reason, and how many. A fault of ours.
+    pub lost: Vec<(&'static str, i64)>,
+    /// Results that the program saw and that no call brings.
+    pub lost_results: u64,
     /// Launches left out by the kernel filter.
     pub filtered: u64,
     /// Launches of replaced kernels.
@@ -209,11 +232,21 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         if self.verdict.diverged {
             2
-        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() {
+        } else if self.verdict.failed > 0
+            || self.failed_calls > 0
+            || self.all_skipped()
+            || self.lost()
+            || self.regions.fail()
+        {
             1
         } else {
             0
         }
+    }
+
+    /// Whether something of the archive was lost on the way, in planning.
+    fn lost(&self) -> bool {
+        !self.lost.is_empty() || self.lost_results > 0
     }
 
     /// Whether there were results to compare and none was.
@@ -431,7 +464,12 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
         },
+        host_memory: planned.host_memory.clone(),
+        regions: planned.regions.clone(),
+        host_left_alone: archive.manifest().host_snapshots.unordered,
         issued: planned.issued,
+        lost: planned.lost.clone(),
+        lost_results: planned.lost_results,
         filtered: planned.filtered,
         replaced: planned.replaced,
         shape: campaign.synthetic().map(|synthetic| ShapeOutcome {

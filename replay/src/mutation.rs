@@ -3,6 +3,8 @@
 //! `HRR_REPLAY_MUTATE=NAME` makes a replay wrong on purpose. The end-to-end tests replay with each of them and demand a
 //! failure; a switch that goes unnoticed means that a check has gone blind. A replay under a mutation says so.
 
+use hrr_format::catalogue::Api;
+
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
@@ -16,8 +18,10 @@ pub(crate) enum Mutation {
     StaleHandle,
     /// Has one call wait for itself.
     SelfWait,
-    /// Leaves out every hipStreamWriteValue.
-    LostWrite,
+    /// Leaves out every call of the entry point with this catalogue id.
+    Drop(u16),
+    /// Leaves out what the host stored in memory that devices use directly.
+    NoHostRestore,
 }
 
 impl Mutation {
@@ -34,12 +38,16 @@ impl Mutation {
             "name-only-kernel" => Mutation::NameOnlyKernel,
             "stale-handle" => Mutation::StaleHandle,
             "self-wait" => Mutation::SelfWait,
-            "lost-write" => Mutation::LostWrite,
-            _ => {
-                return Err(format!(
-                    "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, lost-write)"
-                ));
-            }
+            "no-host-restore" => Mutation::NoHostRestore,
+            _ => match name.strip_prefix("drop:").map(|api| (api, Api::by_name(api))) {
+                Some((_, Some(api))) => Mutation::Drop(api.id),
+                Some((api, None)) => return Err(format!("HRR_REPLAY_MUTATE={name}: no entry point {api}")),
+                None => {
+                    return Err(format!(
+                        "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, no-host-restore, drop:API)"
+                    ));
+                }
+            },
         }))
     }
 }

@@ -26,6 +26,13 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
         None => String::new(),
     };
     let _ = writeln!(text, "[HRR] Contents: {contents}{synthetic}");
+    if let Some(window) = &archive.manifest().window {
+        let _ = writeln!(
+            text,
+            "[HRR] Window  : {}; its preamble is set-up, and not timed",
+            crate::info::window_text(window)
+        );
+    }
     let _ = writeln!(text, "[HRR] Threads : {} captured", archive.streams().len());
     let devices: Vec<String> = prepared.devices.iter().map(|(ordinal, name)| format!("{ordinal}: {name}")).collect();
     let _ = writeln!(
@@ -171,6 +178,61 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    let regions = &outcome.regions;
+    counted(
+        regions.segments,
+        &format!(
+            "Region segs   : {} made real ({} bytes), which no recorded call gave out",
+            regions.segments, regions.segment_bytes
+        ),
+    );
+    counted(
+        regions.failed,
+        &format!(
+            "Region segs   : {} could not be made real: {}",
+            regions.failed,
+            regions.failure.as_deref().unwrap_or("?")
+        ),
+    );
+    counted(
+        regions.findings,
+        &format!(
+            "Region check  : {} accesses outside live blocks; first: {}",
+            regions.findings,
+            regions.lines.first().map_or("?", String::as_str)
+        ),
+    );
+    counted(
+        regions.guarded + regions.unguarded,
+        &format!(
+            "Guard         : {} between guards ({} bytes), {} left without",
+            regions.guarded, regions.guarded_bytes, regions.unguarded
+        ),
+    );
+    let host = &outcome.host_memory;
+    counted(
+        host.restored,
+        &format!(
+            "Host memory   : {} restored ({} bytes) where kernels use it directly, {} of them around work in flight",
+            host.restored, host.restored_bytes, host.meanwhile
+        ),
+    );
+    counted(
+        outcome.host_left_alone,
+        &format!(
+            "Host memory   : {} chunks had changed before a launch while work in flight may have written them; not restored",
+            outcome.host_left_alone
+        ),
+    );
+    counted(
+        host.not_recorded,
+        &format!(
+            "Host memory   : {} allocations NOT restored: larger than the recorder looked through \
+             (HIP_HRR_HOST_SNAPSHOT_MAX_MB, _TOTAL_MB); first: {}",
+            host.not_recorded,
+            host.first_not_recorded.as_deref().unwrap_or("?")
+        ),
+    );
     counted(
         outcome.filtered,
         &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),
@@ -182,6 +244,17 @@ pub fn summary(outcome: &Outcome) -> String {
     let between = outcome.between_merged_devices;
     counted(between, &format!("Peer access   : {between} calls left out; one device stands for both"));
     counted(outcome.callbacks, &format!("Callbacks     : {} host callbacks replaced by stubs", outcome.callbacks));
+    if outcome.lost_results > 0 {
+        let _ = writeln!(
+            text,
+            "[HRR] Lost results  : {} that the program saw and that no call brings",
+            outcome.lost_results
+        );
+    }
+    for (api, lost) in &outcome.lost {
+        let _ =
+            writeln!(text, "[HRR] Lost          : {lost} calls of {api} were neither issued nor left out for a reason");
+    }
     if let Some(shape) = &outcome.shape {
         let left_out: u64 = shape.left_out.iter().map(|(_, _, calls)| calls).sum();
         let _ = writeln!(

@@ -155,6 +155,53 @@ struct NodeParams {
 };
 static_assert(sizeof(NodeParams) == 256, "HIP 7 layout");
 
+// hipDevResource: compute units are type 1.
+struct DevResource {
+  int type;
+  unsigned char internal[92];
+  unsigned units, minUnits, unitAlignment, flags;
+  unsigned char rest[32];
+};
+// hipDevSmResourceGroupParams.
+struct DevResourceGroup {
+  unsigned units, coscheduled, preferredCoscheduled, flags, reserved[12];
+};
+static_assert(sizeof(DevResource) == 144 && sizeof(DevResourceGroup) == 64, "HIP 7 layouts");
+
+// hipMemcpy3DBatchOp: an operand is a pointer (1) or an array (2).
+struct BatchOperand {
+  int type;
+  void* target;
+  size_t numbers[3];  // row length, layer height, location; or an array's offset
+};
+struct VolumeCopy {
+  BatchOperand src, dst;
+  Extent extent;
+  int accessOrder;
+  unsigned flags;
+};
+static_assert(sizeof(VolumeCopy) == 112, "HIP 7 layout");
+
+// HIP_RESOURCE_DESC, HIP_TEXTURE_DESC and HIP_RESOURCE_VIEW_DESC.
+struct DrvResource {
+  int type;
+  uint64_t words[16];
+  unsigned flags;
+};
+struct DrvTexture {
+  int addressMode[3], filterMode;
+  unsigned flags, maxAnisotropy;
+  int mipmapFilterMode;
+  float levelBias, levelMin, levelMax, border[4];
+  int reserved[12];
+};
+struct DrvView {
+  int format;
+  size_t width, height, depth;
+  unsigned firstLevel, lastLevel, firstLayer, lastLayer, reserved[16];
+};
+static_assert(sizeof(DrvResource) == 144 && sizeof(DrvTexture) == 104 && sizeof(DrvView) == 112, "HIP 7 layouts");
+
 struct InstantiateParams {
   hipGraphNode_t errorNode;
   unsigned long long flags;
@@ -296,4 +343,63 @@ hipError_t hipMemcpyAtoD(void*, hipArray*, size_t, size_t);
 hipError_t hipMemcpyDtoA(hipArray*, size_t, void*, size_t);
 hipError_t hipMemcpyAtoA(hipArray*, size_t, hipArray*, size_t, size_t);
 hipError_t hipMemcpy2DArrayToArray(hipArray*, size_t, size_t, hipArray*, size_t, size_t, size_t, size_t, hipMemcpyKind);
+
+hipError_t hipMemPrefetchBatchAsync(void**, size_t*, size_t, hip7::Location*, size_t*, size_t, unsigned long long,
+                                    hipStream_t);
+hipError_t hipMemDiscardBatchAsync(void**, size_t*, size_t, unsigned long long, hipStream_t);
+hipError_t hipMemDiscardAndPrefetchBatchAsync(void**, size_t*, size_t, hip7::Location*, size_t*, size_t,
+                                              unsigned long long, hipStream_t);
+hipError_t hipDrvMemDiscardBatchAsync(void**, size_t*, size_t, unsigned long long, hipStream_t);
+hipError_t hipDrvMemDiscardAndPrefetchBatchAsync(void**, size_t*, size_t, hip7::Location*, size_t*, size_t,
+                                                 unsigned long long, hipStream_t);
+hipError_t hipMemcpy3DBatchAsync(size_t, hip7::VolumeCopy*, size_t*, unsigned long long, hipStream_t);
+
+hipError_t hipDeviceGetDevResource(int, hip7::DevResource*, int);
+hipError_t hipDevSmResourceSplitByCount(hip7::DevResource*, unsigned*, const hip7::DevResource*, hip7::DevResource*,
+                                        unsigned, unsigned);
+hipError_t hipDevSmResourceSplit(hip7::DevResource*, unsigned, const hip7::DevResource*, hip7::DevResource*, unsigned,
+                                 hip7::DevResourceGroup*);
+hipError_t hipDevResourceGenerateDesc(void**, hip7::DevResource*, unsigned);
+hipError_t hipDeviceGetExecutionCtx(void**, int);
+hipError_t hipGreenCtxCreate(void**, void*, int, unsigned);
+hipError_t hipExecutionCtxDestroy(void*);
+hipError_t hipExecutionCtxStreamCreate(hipStream_t*, void*, unsigned, int);
+hipError_t hipExecutionCtxGetDevResource(void*, hip7::DevResource*, int);
+hipError_t hipExecutionCtxGetDevice(int*, void*);
+hipError_t hipExecutionCtxGetId(void*, unsigned long long*);
+hipError_t hipExecutionCtxSynchronize(void*);
+hipError_t hipExecutionCtxRecordEvent(void*, hipEvent_t);
+hipError_t hipExecutionCtxWaitEvent(void*, hipEvent_t);
+hipError_t hipStreamGetDevResource(hipStream_t, hip7::DevResource*, int);
+
+hipError_t hipLinkCreate(unsigned, int*, void**, void**);
+hipError_t hipLinkAddData(void*, int, void*, size_t, const char*, unsigned, int*, void**);
+hipError_t hipLinkAddFile(void*, int, const char*, unsigned, int*, void**);
+hipError_t hipLinkComplete(void*, void**, size_t*);
+hipError_t hipLinkDestroy(void*);
+hipError_t hipLibraryGetManaged(void**, size_t*, void*, const char*);
+hipError_t hipModuleEnumerateFunctions(hipFunction_t*, unsigned, hipModule_t);
+hipError_t hipOccupancyMaxActiveClusters(int*, const void*, const hip7::LaunchConfig*);
+hipError_t hipOccupancyMaxPotentialClusterSize(int*, const void*, const hip7::LaunchConfig*);
+
+hipError_t hipGraphBatchMemOpNodeGetParams(hipGraphNode_t, hip7::BatchMemOpNode*);
+hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t, hip7::Memcpy3D*);
+hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t, const hip7::Memcpy3D*);
+hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hip7::Memcpy3D*, hipCtx_t);
+hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hipMemsetParams*, hipCtx_t);
+
+hipError_t hipDeviceGetLuid(char*, unsigned*, int);
+hipError_t hipInitDevice(int, unsigned, unsigned);
+hipError_t hipSetValidDevices(int*, int);
+hipError_t hipDeviceGetTexture1DLinearMaxWidth(size_t*, const hipChannelFormatDesc*, int);
+hipError_t hipMipmappedArrayGetMemoryRequirements(size_t*, void*, int);
+hipError_t hipTexRefGetArray(hipArray_t*, const textureReference*);
+hipError_t hipTexRefGetBorderColor(float*, const textureReference*);
+
+void** __hipRegisterFatBinary(const void*);
+void __hipUnregisterFatBinary(void**);
+void __hipRegisterFunction(void**, const void*, char*, const char*, unsigned, void*, void*, dim3*, dim3*, int*);
+void __hipRegisterManagedVar(void*, void**, void*, const char*, size_t, unsigned);
+void __hipRegisterTexture(void**, void*, char*, char*, int, int, int);
+void __hipRegisterSurface(void**, void*, char*, char*, int, int);
 }

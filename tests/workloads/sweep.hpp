@@ -23,8 +23,11 @@ inline void expect_words(const void* device, const Words& expected, const char* 
 }
 #define EXPECT_WORDS(device, expected) expect_words(device, expected, #device, __LINE__)
 
+// There when it returns, for streams too that do not wait for the default one: a copy from pageable memory may have read its
+// source and not yet written all of its target.
 inline void upload(void* device, const Words& words) {
   CHECK(hipMemcpy(device, words.data(), words.size() * sizeof(uint32_t), hipMemcpyHostToDevice));
+  CHECK(hipStreamSynchronize(nullptr));
 }
 
 template <typename T>

@@ -395,6 +395,44 @@ void batches(hipStream_t stream, bool pinned) {
   EXPECT_WORDS(c, third);
 }
 
+// Several volumes by one call: rows with gaps on the host and on the device, and an array. False where there is no such call.
+bool volume_batch(hipStream_t stream, bool pinned) {
+  constexpr size_t kWidth = 48, kHeight = 5, kDepth = 2, kRow = 64;
+  constexpr size_t kWords = kRow / 4 * kHeight * kDepth;
+  DeviceWords rows(kWords);
+  CHECK(hipMemset(rows, 0x55, kWords * 4));
+  CHECK(hipDeviceSynchronize());
+  Host in(pinned), out(pinned);
+  const Words data = pattern(kWords, seed++);
+  in.set(data);
+  const hipChannelFormatDesc channels = hipCreateChannelDesc(32, 0, 0, 0, hipChannelFormatKindUnsigned);
+  hipArray_t array;
+  CHECK(hipMalloc3DArray(&array, &channels, make_hipExtent(kWidth / 4, kHeight, kDepth), 0));
+  size_t failed = 0;
+  const auto pointer = [](void* address, size_t row) { return hip7::BatchOperand{1, address, {row, kHeight, 0}}; };
+  hip7::VolumeCopy up = {pointer(in.words, kRow), pointer(rows, kRow), {kWidth, kHeight, kDepth}, 1, 0};
+  const hipError_t offered = hipMemcpy3DBatchAsync(1, &up, &failed, 0, stream);
+  if (offered == hipErrorNotSupported) {
+    CHECK(hipFreeArray(array));
+    return false;
+  }
+  CHECK(offered);
+  CHECK(hipStreamSynchronize(stream));
+  Words expected(kWords, 0x55555555);
+  for (size_t row = 0; row < kHeight * kDepth; row++)
+    for (size_t i = 0; i < kWidth / 4; i++) expected[row * kRow / 4 + i] = data[row * kRow / 4 + i];
+  EXPECT_WORDS(rows, expected);
+  const hip7::BatchOperand of_array = {2, array, {0, 0, 0}};
+  hip7::VolumeCopy through[2] = {{pointer(rows, kRow / 4), of_array, {kWidth / 4, kHeight, kDepth}, 1, 0},
+                                 {of_array, pointer(out.words, kWidth / 4), {kWidth / 4, kHeight, kDepth}, 1, 0}};
+  CHECK(hipMemcpy3DBatchAsync(2, through, &failed, 0, stream));
+  CHECK(hipStreamSynchronize(stream));
+  for (size_t row = 0; row < kHeight * kDepth; row++)
+    require_equal(out.words + row * kWidth / 4, data.data() + row * kRow / 4, kWidth / 4, "volumes", __LINE__, __FILE__);
+  CHECK(hipFreeArray(array));
+  return true;
+}
+
 void fills(hipStream_t stream) {
   constexpr size_t n = 256;
   DeviceWords device(n);
@@ -464,6 +502,7 @@ int main() {
     volumes(stream, pinned);
     arrays(stream, pinned);
     batches(stream, pinned);
+    (void)volume_batch(stream, pinned);
   }
   symbols(stream);
   fills(stream);

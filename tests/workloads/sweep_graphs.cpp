@@ -62,6 +62,8 @@ void node_parameters(hipStream_t stream) {
   CHECK(hipGraphAddEmptyNode(&empty, graph, nullptr, 0));
   CHECK(hipGraphAddDependencies(graph, &down, &empty, 1));
   CHECK(hipGraphRemoveDependencies(graph, &down, &empty, 1));
+  // The other way round would be a circle, were the first edge still there.
+  CHECK(hipGraphAddDependencies(graph, &empty, &down, 1));
 
   hipGraphExec_t exec;
   hipGraphNode_t error_node;
@@ -81,9 +83,10 @@ void node_parameters(hipStream_t stream) {
   Kernel second(data, 5, 6);
   CHECK(hipGraphKernelNodeSetParams(kernel, &second.params));
   CHECK(hipGraphMemcpyNodeGetParams(copy, &across));
-  across = copy_params(other, data, hipMemcpyDeviceToDevice);
+  DeviceWords elsewhere(kCount);
+  across = copy_params(elsewhere, data, hipMemcpyDeviceToDevice);
   CHECK(hipGraphMemcpyNodeSetParams(copy, &across));
-  CHECK(hipGraphMemcpyNodeSetParams1D(down, out, other, kBytes, hipMemcpyDeviceToHost));
+  CHECK(hipGraphMemcpyNodeSetParams1D(down, out, elsewhere, kBytes, hipMemcpyDeviceToHost));
   hipGraphExec_t again;
   CHECK(hipGraphInstantiateWithFlags(&again, graph, 0));
   launch(again, stream);
@@ -97,7 +100,7 @@ void node_parameters(hipStream_t stream) {
   Kernel third(data, 7, 8);
   CHECK(hipGraphExecKernelNodeSetParams(exec, kernel, &third.params));
   CHECK(hipGraphExecMemcpyNodeSetParams(exec, copy, &across));
-  CHECK(hipGraphExecMemcpyNodeSetParams1D(exec, down, out, other, kBytes, hipMemcpyDeviceToHost));
+  CHECK(hipGraphExecMemcpyNodeSetParams1D(exec, down, out, elsewhere, kBytes, hipMemcpyDeviceToHost));
   launch(exec, stream);
   expected.assign(kCount, 13);
   host_mix(expected, 7, 8);
@@ -122,6 +125,19 @@ void node_parameters(hipStream_t stream) {
   unsigned long long flags = 0;
   CHECK(hipGraphExecGetFlags(exec, &flags));
 
+  // Attributes, kept with the node and copied to another.
+  hipKernelNodeAttrValue attribute = {}, found_attribute = {};
+  attribute.cooperative = 1;
+  CHECK(hipGraphKernelNodeSetAttribute(kernel, hipKernelNodeAttributeCooperative, &attribute));
+  hipGraph_t scratch;
+  hipGraphNode_t of_scratch;
+  CHECK(hipGraphCreate(&scratch, 0));
+  CHECK(hipGraphAddKernelNode(&of_scratch, scratch, nullptr, 0, &second.params));
+  CHECK(hipGraphKernelNodeCopyAttributes(kernel, of_scratch));
+  CHECK(hipGraphKernelNodeGetAttribute(of_scratch, hipKernelNodeAttributeCooperative, &found_attribute));
+  REQUIRE(found_attribute.cooperative == 1, "attribute");
+  CHECK(hipGraphDestroy(scratch));
+
   // Questions.
   hipGraphNode_t nodes[8], from[8], to[8];
   size_t count = 8, edges = 8;
@@ -130,7 +146,7 @@ void node_parameters(hipStream_t stream) {
   count = 8;
   CHECK(hipGraphGetRootNodes(graph, nodes, &count));
   CHECK(hipGraphGetEdges(graph, from, to, &edges));
-  REQUIRE(edges == 3, "%zu edges", edges);
+  REQUIRE(edges == 4, "%zu edges", edges);
   count = 8;
   CHECK(hipGraphNodeGetDependencies(copy, nodes, &count));
   REQUIRE(count == 1 && nodes[0] == kernel, "dependencies");
@@ -234,44 +250,112 @@ void generic_nodes(hipStream_t stream) {
   CHECK(hipGraphCreate(&graph, 0));
   memset = fill_params(data, 24);
   CHECK(hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &memset, nullptr));
+  CHECK(hipDrvGraphAddMemcpyNode(&copy, graph, &fill, 1, &across, nullptr));
+  DeviceWords third(kCount), fourth(kCount);
+  hip7::Memcpy3D found = {};
+  CHECK(hipDrvGraphMemcpyNodeGetParams(copy, &found));
+  REQUIRE(found.width == kBytes, "%zu bytes", found.width);
+  across.dstDevice = third;
+  CHECK(hipDrvGraphMemcpyNodeSetParams(copy, &across));
   CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
   launch(exec, stream);
-  EXPECT_WORDS(data, Words(kCount, 24));
+  EXPECT_WORDS(third, Words(kCount, 24));
+  memset = fill_params(data, 25);
+  CHECK(hipDrvGraphExecMemsetNodeSetParams(exec, fill, &memset, nullptr));
+  across.dstDevice = fourth;
+  CHECK(hipDrvGraphExecMemcpyNodeSetParams(exec, copy, &across, nullptr));
+  launch(exec, stream);
+  EXPECT_WORDS(fourth, Words(kCount, 25));
   CHECK(hipGraphExecDestroy(exec));
   CHECK(hipGraphDestroy(graph));
 }
 
 extern "C" void nothing(void*) {}
 
-void events_hosts_and_objects(hipStream_t stream) {
+// Nodes that wait for an event and record one. Both are set to others, in the graph and in the executable one, so that
+// work on a second stream comes before and after the graph's.
+void event_nodes(hipStream_t stream) {
+  constexpr int kSpin = 20000;
+  DeviceWords data(kCount), slow(64), slower(64);
+  CHECK(hipMemset(slow, 1, 256));
+  CHECK(hipMemset(slower, 1, 256));
+  CHECK(hipDeviceSynchronize());
+  hipStream_t second;
+  CHECK(hipStreamCreateWithFlags(&second, hipStreamNonBlocking));
+  hipEvent_t gates[3], ends[3], got;
+  for (int i = 0; i < 3; i++) {
+    CHECK(hipEventCreate(&gates[i]));
+    CHECK(hipEventCreate(&ends[i]));
+  }
+  CHECK(hipEventRecord(gates[0], stream));
+  hipGraph_t graph;
+  hipGraphNode_t wait, delay, kernel, record;
+  CHECK(hipGraphCreate(&graph, 0));
+  CHECK(hipGraphAddEventWaitNode(&wait, graph, nullptr, 0, gates[0]));
+  uint32_t* spun = slow;
+  uint32_t spin = kSpin;
+  int lanes = 64;
+  void* arguments[] = {&spun, &spin, &lanes};
+  hipKernelNodeParams delay_params = {};
+  delay_params.func = reinterpret_cast<void*>(busy);
+  delay_params.gridDim = dim3(1), delay_params.blockDim = dim3(64), delay_params.kernelParams = arguments;
+  CHECK(hipGraphAddKernelNode(&delay, graph, &wait, 1, &delay_params));
+  Kernel params(data, 7, 8);
+  CHECK(hipGraphAddKernelNode(&kernel, graph, &delay, 1, &params.params));
+  CHECK(hipGraphAddEventRecordNode(&record, graph, &kernel, 1, ends[0]));
+  CHECK(hipGraphEventRecordNodeGetEvent(record, &got));
+  REQUIRE(got == ends[0], "recorded event");
+  CHECK(hipGraphEventWaitNodeGetEvent(wait, &got));
+  REQUIRE(got == gates[0], "event waited for");
+  CHECK(hipGraphEventWaitNodeSetEvent(wait, gates[1]));
+  CHECK(hipGraphEventRecordNodeSetEvent(record, ends[1]));
+  hipGraphExec_t exec;
+  CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  for (int round = 1; round < 3; round++) {
+    if (round == 2) {
+      CHECK(hipGraphExecEventWaitNodeSetEvent(exec, wait, gates[2]));
+      CHECK(hipGraphExecEventRecordNodeSetEvent(exec, record, ends[2]));
+    }
+    Words expected = pattern(kCount, salt++);
+    upload(data, expected);
+    LAUNCH(busy, 1, 64, 0, second, slower, 3 * kSpin, 64);
+    LAUNCH(mix, blocks_for(kCount), kThreads, 0, second, data, 5, 6, kCount);
+    CHECK(hipEventRecord(gates[round], second));
+    CHECK(hipGraphLaunch(exec, stream));
+    CHECK(hipStreamWaitEvent(second, ends[round], 0));
+    LAUNCH(mix, blocks_for(kCount), kThreads, 0, second, data, 9, 10, kCount);
+    CHECK(hipStreamSynchronize(second));
+    host_mix(expected, 5, 6);
+    host_mix(expected, 7, 8);
+    host_mix(expected, 9, 10);
+    EXPECT_WORDS(data, expected);
+    CHECK(hipStreamSynchronize(stream));
+  }
+  CHECK(hipGraphExecDestroy(exec));
+  CHECK(hipGraphDestroy(graph));
+  for (int i = 0; i < 3; i++) {
+    CHECK(hipEventDestroy(gates[i]));
+    CHECK(hipEventDestroy(ends[i]));
+  }
+  CHECK(hipStreamDestroy(second));
+}
+
+void hosts_and_objects(hipStream_t stream) {
   DeviceWords data(kCount);
-  hipEvent_t first, second, got;
-  CHECK(hipEventCreate(&first));
-  CHECK(hipEventCreate(&second));
-  CHECK(hipEventRecord(first, stream));
   hipGraph_t graph;
   CHECK(hipGraphCreate(&graph, 0));
-  hipGraphNode_t wait, record, host, fill;
-  CHECK(hipGraphAddEventWaitNode(&wait, graph, nullptr, 0, first));
+  hipGraphNode_t host, fill;
   hipMemsetParams memset = fill_params(data, 31);
-  CHECK(hipGraphAddMemsetNode(&fill, graph, &wait, 1, &memset));
+  CHECK(hipGraphAddMemsetNode(&fill, graph, nullptr, 0, &memset));
   hipHostNodeParams host_params = {};
   host_params.fn = nothing;
   CHECK(hipGraphAddHostNode(&host, graph, &fill, 1, &host_params));
   CHECK(hipGraphHostNodeGetParams(host, &host_params));
   host_params.fn = nothing;
   CHECK(hipGraphHostNodeSetParams(host, &host_params));
-  CHECK(hipGraphAddEventRecordNode(&record, graph, &host, 1, first));
-  CHECK(hipGraphEventRecordNodeGetEvent(record, &got));
-  CHECK(hipGraphEventWaitNodeGetEvent(wait, &got));
-  REQUIRE(got == first, "event");
-  CHECK(hipGraphEventRecordNodeSetEvent(record, second));
-  CHECK(hipGraphEventWaitNodeSetEvent(wait, first));
   hipGraphExec_t exec;
   CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
   CHECK(hipGraphExecHostNodeSetParams(exec, host, &host_params));
-  CHECK(hipGraphExecEventRecordNodeSetEvent(exec, record, second));
-  CHECK(hipGraphExecEventWaitNodeSetEvent(exec, wait, first));
   void* object = nullptr;
   CHECK(hipUserObjectCreate(&object, &salt, nothing, 1, 1));
   CHECK(hipUserObjectRetain(object, 1));
@@ -279,17 +363,14 @@ void events_hosts_and_objects(hipStream_t stream) {
   CHECK(hipUserObjectRelease(object, 1));
   CHECK(hipGraphReleaseUserObject(graph, object, 1));
   CHECK(hipGraphLaunch(exec, stream));
-  CHECK(hipEventSynchronize(second));
   CHECK(hipStreamSynchronize(stream));
   EXPECT_WORDS(data, Words(kCount, 31));
   CHECK(hipUserObjectRelease(object, 1));
   CHECK(hipGraphExecDestroy(exec));
   CHECK(hipGraphDestroy(graph));
-  CHECK(hipEventDestroy(first));
-  CHECK(hipEventDestroy(second));
 }
 
-void memory_nodes(hipStream_t stream) {
+void memory_nodes(hipStream_t stream, bool by_driver) {
   DeviceWords out(kCount);
   hipGraph_t graph;
   CHECK(hipGraphCreate(&graph, 0));
@@ -305,7 +386,8 @@ void memory_nodes(hipStream_t stream) {
   hipMemsetParams memset = fill_params(memory, 41);
   CHECK(hipGraphAddMemsetNode(&fill, graph, &allocate, 1, &memset));
   CHECK(hipGraphAddMemcpyNode1D(&copy, graph, &fill, 1, out, memory, kBytes, hipMemcpyDeviceToDevice));
-  CHECK(hipGraphAddMemFreeNode(&release, graph, &copy, 1, memory));
+  CHECK(by_driver ? hipDrvGraphAddMemFreeNode(&release, graph, &copy, 1, memory)
+                  : hipGraphAddMemFreeNode(&release, graph, &copy, 1, memory));
   CHECK(hipGraphMemAllocNodeGetParams(allocate, &params));
   void* freed = nullptr;
   CHECK(hipGraphMemFreeNodeGetParams(release, &freed));
@@ -324,32 +406,44 @@ void memory_nodes(hipStream_t stream) {
   CHECK(hipGraphDestroy(graph));
 }
 
+// Copies to and from a variable: made with decoys, set to other host memory in the graph, and to other again in the
+// executable graph.
 void symbols(hipStream_t stream) {
   hipGraph_t graph;
   CHECK(hipGraphCreate(&graph, 0));
   hipGraphNode_t to, from;
-  uint32_t *in, *out;
-  CHECK(hipHostMalloc(reinterpret_cast<void**>(&in), 16, 0));
-  CHECK(hipHostMalloc(reinterpret_cast<void**>(&out), 16, 0));
+  uint32_t *in[3], *out[3];
+  for (int i = 0; i < 3; i++) {
+    CHECK(hipHostMalloc(reinterpret_cast<void**>(&in[i]), 16, 0));
+    CHECK(hipHostMalloc(reinterpret_cast<void**>(&out[i]), 16, 0));
+    std::memcpy(in[i], pattern(4, salt++).data(), 16);
+    std::memset(out[i], 0, 16);
+  }
   const void* table = HIP_SYMBOL(step_table);
-  CHECK(hipGraphAddMemcpyNodeToSymbol(&to, graph, nullptr, 0, table, in, 16, 0, hipMemcpyHostToDevice));
-  CHECK(hipGraphAddMemcpyNodeFromSymbol(&from, graph, &to, 1, out, table, 16, 0, hipMemcpyDeviceToHost));
-  CHECK(hipGraphMemcpyNodeSetParamsToSymbol(to, table, in, 16, 0, hipMemcpyHostToDevice));
-  CHECK(hipGraphMemcpyNodeSetParamsFromSymbol(from, out, table, 16, 0, hipMemcpyDeviceToHost));
+  CHECK(hipGraphAddMemcpyNodeToSymbol(&to, graph, nullptr, 0, table, in[0], 16, 0, hipMemcpyHostToDevice));
+  CHECK(hipGraphAddMemcpyNodeFromSymbol(&from, graph, &to, 1, out[0], table, 16, 0, hipMemcpyDeviceToHost));
+  CHECK(hipGraphMemcpyNodeSetParamsToSymbol(to, table, in[1], 16, 0, hipMemcpyHostToDevice));
+  CHECK(hipGraphMemcpyNodeSetParamsFromSymbol(from, out[1], table, 16, 0, hipMemcpyDeviceToHost));
   hipGraphExec_t exec;
   CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
-  CHECK(hipGraphExecMemcpyNodeSetParamsToSymbol(exec, to, table, in, 16, 0, hipMemcpyHostToDevice));
-  CHECK(hipGraphExecMemcpyNodeSetParamsFromSymbol(exec, from, out, table, 16, 0, hipMemcpyDeviceToHost));
-  for (int round = 0; round < 2; round++) {
-    const Words data = pattern(4, salt++);
-    std::memcpy(in, data.data(), 16);
-    launch(exec, stream);
-    require_equal(out, data.data(), 4, "symbol in a graph", __LINE__, __FILE__);
+  for (int round = 1; round < 3; round++) {
+    if (round == 2) {
+      CHECK(hipGraphExecMemcpyNodeSetParamsToSymbol(exec, to, table, in[2], 16, 0, hipMemcpyHostToDevice));
+      CHECK(hipGraphExecMemcpyNodeSetParamsFromSymbol(exec, from, out[2], table, 16, 0, hipMemcpyDeviceToHost));
+    }
+    for (int again = 0; again < 2; again++) {
+      const Words data = pattern(4, salt++);
+      std::memcpy(in[round], data.data(), 16);
+      launch(exec, stream);
+      require_equal(out[round], data.data(), 4, "symbol in a graph", __LINE__, __FILE__);
+    }
   }
   CHECK(hipGraphExecDestroy(exec));
   CHECK(hipGraphDestroy(graph));
-  CHECK(hipHostFree(in));
-  CHECK(hipHostFree(out));
+  for (int i = 0; i < 3; i++) {
+    CHECK(hipHostFree(in[i]));
+    CHECK(hipHostFree(out[i]));
+  }
 }
 
 void captures(hipStream_t stream) {
@@ -377,6 +471,11 @@ void captures(hipStream_t stream) {
     CHECK(hipGraphAddKernelNode(&node, current, dependencies, count, &extra.params));
     CHECK(hipStreamUpdateCaptureDependencies(stream, &node, 1, 1));
     LAUNCH(mix, blocks_for(kCount), kThreads, 0, stream, data, 7, 8, kCount);
+    CHECK(hipStreamGetCaptureInfo_v2(stream, &status, &id, &current, &dependencies, &count));
+    REQUIRE(count == 1, "%zu dependencies", count);
+    // The edge that the update made is there to be removed, and is put back.
+    CHECK(hipGraphRemoveDependencies(current, &node, dependencies, 1));
+    CHECK(hipGraphAddDependencies(current, &node, dependencies, 1));
     CHECK(per_thread ? hipStreamEndCapture_spt(stream, &graph) : hipStreamEndCapture(stream, &graph));
     hipGraphExec_t exec;
     CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
@@ -417,6 +516,9 @@ void batch_operations(hipStream_t stream) {
   hipGraphNode_t node;
   CHECK(hipGraphCreate(&graph, 0));
   CHECK(hipGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &node_params));
+  hip7::BatchMemOpNode found_params = {};
+  CHECK(hipGraphBatchMemOpNodeGetParams(node, &found_params));
+  REQUIRE(found_params.count == 1 && found_params.operations[0].value == 77, "batch");
   operation.value = 78;
   CHECK(hipGraphBatchMemOpNodeSetParams(node, &node_params));
   hipGraphExec_t exec;
@@ -439,8 +541,10 @@ int main() {
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
   node_parameters(stream);
   generic_nodes(stream);
-  events_hosts_and_objects(stream);
-  memory_nodes(stream);
+  event_nodes(stream);
+  hosts_and_objects(stream);
+  memory_nodes(stream, false);
+  memory_nodes(stream, true);
   symbols(stream);
   captures(stream);
   batch_operations(stream);

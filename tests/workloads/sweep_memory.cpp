@@ -107,6 +107,19 @@ void managed_memory(hipStream_t stream) {
   CHECK(hipMemPrefetchAsync_v2(p, kBytes, {hip7::kLocationDevice, 0}, 0, stream));
   CHECK(hipStreamAttachMemAsync(stream, p, 0, hipMemAttachSingle));
   CHECK(hipStreamSynchronize(stream));
+  // Several ranges at once. What is discarded is written again before it is read.
+  void* ranges[2] = {p, p + kCount / 2};
+  size_t sizes[2] = {kBytes / 2, kBytes / 2}, first = 0;
+  hip7::Location device = {hip7::kLocationDevice, 0};
+  const hipError_t batches = hipMemPrefetchBatchAsync(ranges, sizes, 2, &device, &first, 1, 0, stream);
+  if (batches != hipErrorNotSupported) {
+    CHECK(batches);
+    CHECK(hipMemDiscardBatchAsync(ranges, sizes, 2, 0, stream));
+    CHECK(hipMemDiscardAndPrefetchBatchAsync(ranges, sizes, 2, &device, &first, 1, 0, stream));
+    CHECK(hipDrvMemDiscardBatchAsync(ranges, sizes, 2, 0, stream));
+    CHECK(hipDrvMemDiscardAndPrefetchBatchAsync(ranges, sizes, 2, &device, &first, 1, 0, stream));
+    CHECK(hipStreamSynchronize(stream));
+  }
   uint32_t attribute = 0;
   CHECK(hipMemRangeGetAttribute(&attribute, sizeof attribute, hipMemRangeAttributeReadMostly, p, kBytes));
   USE(p);

@@ -59,7 +59,8 @@ void events() {
   hipStream_t first, second;
   CHECK(hipStreamCreateWithFlags(&first, hipStreamNonBlocking));
   CHECK(hipStreamCreateWithFlags(&second, hipStreamNonBlocking));
-  DeviceWords data(kCount);
+  DeviceWords data(kCount), slow(64);
+  CHECK(hipMemset(slow, 1, 256));
   Words expected = pattern(kCount, salt++);
   hipEvent_t event, start;
   CHECK(hipEventCreate(&start));
@@ -69,6 +70,8 @@ void events() {
   for (int step = 0; step < 6; step++) {
     CHECK(hipEventCreateWithFlags(&event, step % 2 ? hipEventDefault : hipEventDisableTiming));
     hipStream_t from = step % 2 ? second : first, to = step % 2 ? first : second;
+    // Slow, so that who does not wait comes too early.
+    LAUNCH(busy, 1, 64, 0, from, slow, 60000, 64);
     LAUNCH(mix, blocks_for(kCount), kThreads, 0, from, data, 2 * salt + 1, salt, kCount);
     host_mix(expected, 2 * salt + 1, salt);
     salt++;
@@ -82,6 +85,9 @@ void events() {
       CHECK(hipStreamWaitEvent_spt(to, event, 0));
     else
       CHECK(hipStreamWaitEvent(to, event, 0));
+    LAUNCH(mix, blocks_for(kCount), kThreads, 0, to, data, 2 * salt + 1, salt, kCount);
+    host_mix(expected, 2 * salt + 1, salt);
+    salt++;
     if (step == 5) {
       CHECK(hipEventSynchronize(event));
       while (hipEventQuery(event) != hipSuccess) {
@@ -110,16 +116,26 @@ void values_and_callbacks() {
   CHECK(hipMalloc(reinterpret_cast<void**>(&memory), 64));
   CHECK(hipMemset(memory, 0, 64));
   CHECK(hipDeviceSynchronize());
-  // The waiter's work comes after the other stream's writes.
-  DeviceWords data(kCount);
-  CHECK(hipStreamWaitValue32(waiter, memory, 5, hipStreamWaitValueGte, 0xffffffff));
-  CHECK(hipStreamWaitValue64(waiter, memory + 2, 6, hipStreamWaitValueGte, ~0ull));
-  CHECK(hipMemsetAsync(data, 3, kCount * 4, waiter));
-  CHECK(hipMemsetAsync(data, 9, kCount * 4, stream));
-  CHECK(hipStreamWriteValue32(stream, memory, 5, 0));
-  CHECK(hipStreamWriteValue64(stream, memory + 2, 6, 0));
-  CHECK(hipStreamSynchronize(waiter));
-  EXPECT_WORDS(data, Words(kCount, 0x03030303));
+  // The waiter's work comes after the other stream's, slow, work and its write; by each width.
+  DeviceWords data(kCount), slow(64);
+  CHECK(hipMemset(slow, 1, 256));
+  CHECK(hipDeviceSynchronize());
+  for (int width = 0; width < 2; width++) {
+    if (width == 0)
+      CHECK(hipStreamWaitValue32(waiter, memory, 5, hipStreamWaitValueGte, 0xffffffff));
+    else
+      CHECK(hipStreamWaitValue64(waiter, memory + 2, 6, hipStreamWaitValueGte, ~0ull));
+    CHECK(hipMemsetAsync(data, 3 + width, kCount * 4, waiter));
+    LAUNCH(busy, 1, 64, 0, stream, slow, 60000, 64);
+    CHECK(hipMemsetAsync(data, 9, kCount * 4, stream));
+    if (width == 0)
+      CHECK(hipStreamWriteValue32(stream, memory, 5, 0));
+    else
+      CHECK(hipStreamWriteValue64(stream, memory + 2, 6, 0));
+    CHECK(hipStreamSynchronize(waiter));
+    CHECK(hipStreamSynchronize(stream));
+    EXPECT_WORDS(data, Words(kCount, 0x01010101u * (3 + width)));
+  }
   hip7::BatchMemOp operations[2] = {};
   operations[0].operation = 2, operations[0].address = memory + 4, operations[0].value = 21;
   operations[1].operation = 5, operations[1].address = memory + 6, operations[1].value = 22;
@@ -175,8 +191,12 @@ void devices() {
   CHECK(hipDeviceSetSharedMemConfig(hipSharedMemBankSizeFourByte));
   CHECK(hipDeviceGetLimit(&bytes, hipLimitMallocHeapSize));
   CHECK(hipDeviceSetLimit(hipLimitMallocHeapSize, bytes));
+  unsigned luid_mask = 0;
+  // Neither is there on every device and system.
   (void)hipDeviceFlushGPUDirectRDMAWrites(0, 100);
+  (void)hipDeviceGetLuid(text, &luid_mask, 0);
   (void)hipGetLastError();
+  REQUIRE(hipExtGetLastError() == hipSuccess, "an error of the last call");
   CHECK(hipDeviceSynchronize());
   stream_work(nullptr, __LINE__);
 }
@@ -238,7 +258,7 @@ void questions_and_errors() {
   CHECK(hipExtSetLoggingParams(0, 0, 0));
   CHECK(hipExtEnableLogging());
   CHECK(hipExtDisableLogging());
-  // Supported by no AMD runtime.
+  // Supported by no AMD runtime yet.
   (void)hipProfilerStart();
   (void)hipProfilerStop();
   (void)hipGetLastError();

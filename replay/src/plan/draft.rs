@@ -34,6 +34,12 @@ impl Draft {
         unsafe { self.words.add(usize::from(index)).write(value) };
     }
 
+    /// Argument word `index` as it is laid out.
+    pub(crate) fn word(&self, index: u8) -> u64 {
+        // SAFETY: as in `set`.
+        unsafe { self.words.add(usize::from(index)).read() }
+    }
+
     /// Lays other argument words out in place of the present ones. `moved` says which fix-up of an old word goes to which new
     /// one; fix-ups of the other old words are dropped, those of other memory stay.
     pub(crate) fn replace_words(

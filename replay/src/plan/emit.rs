@@ -44,6 +44,7 @@ impl<'a> Planner<'a> {
             let expected = usize::from(known.words);
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
+        self.account.recorded(known);
         let open = match self.lower_call(event, lane, known, record, blocks_others) {
             Ok(open) => open,
             Err(reason) => {
@@ -69,9 +70,15 @@ impl<'a> Planner<'a> {
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
         let stand_in = self.shape_stand_in(api, &record);
+        if let Some(stand_in) = stand_in {
+            self.account.left_out(api);
+            self.account.recorded(stand_in);
+        }
         let api = stand_in.unwrap_or(api);
         let call = Call { api, record, event, lane, device };
         let marks = record.flags();
+        // A thread enters a window with whatever last error it had.
+        self.lanes[lane as usize].last_error_unknown |= marks & hrr_format::record::flag::PREAMBLE != 0;
         if marks & hrr_format::record::flag::REFUSED != 0 {
             return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
         }
@@ -89,11 +96,6 @@ impl<'a> Planner<'a> {
             // A refused call that had failed at capture changed nothing; an allocation that had failed may fit now.
             Policy::Refuse(_) => {
                 self.planned.failures_not_reissued += 1;
-                true
-            }
-            Policy::Replay | Policy::ReplayAs(_)
-                if self.mutation == Some(Mutation::LostWrite) && api.name.starts_with("hipStreamWriteValue") =>
-            {
                 true
             }
             Policy::Replay | Policy::ReplayAs(_) if self.triage.skips_syncs() && escort::is_device_sync(api) => {
@@ -115,6 +117,10 @@ impl<'a> Planner<'a> {
         self.planned.filtered += u64::from(filtered);
         let left_out = left_out || filtered;
         if left_out {
+            self.account.left_out(api);
+        }
+        // A planted loss is one that nothing accounts for.
+        if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -144,6 +150,7 @@ impl<'a> Planner<'a> {
             self.note_empty_node(&open.definitions);
         }
         if dropped {
+            self.account.left_out(api);
             self.lanes[lane as usize].last_error_unknown = true;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
         }
@@ -160,11 +167,16 @@ impl<'a> Planner<'a> {
         // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
         self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
-        let issued = self.apply_special(call, &mut draft)?.unwrap_or(api);
+        let issued = self.apply_special(call, chunk, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
+        match special {
+            Special::ExportIpc => self.export_ipc(call, &mut draft, &mut lowering),
+            Special::ImportIpc => self.import_ipc(call, &mut draft, &mut lowering)?,
+            _ => {}
+        }
         if lowering.facts.enqueues_on.is_none()
             && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
             && api.stream_param().is_none()

@@ -5,6 +5,7 @@ use hrr_format::code_object::{ArgKind, explicit_bytes};
 use hrr_format::record::{Presence, Section, SectionTag};
 
 use super::Planner;
+use super::dependency::Use;
 use super::draft::Draft;
 use super::error::Refusal;
 use super::lower::{Call, Lowering, padded_copy_to, word_at};
@@ -185,12 +186,14 @@ impl<'a> Planner<'a> {
         }
         // An address that is the end of one allocation and the start of the next is taken for the start: two neighbouring
         // buffers are passed to kernels far more often than the end of one that has a neighbour.
-        let found = self.objects.memory.find(address);
+        self.check_region(call, "kernel pointer argument", address, None);
+        let found = self.memory_at(address);
         match found {
             Some(found) => {
                 lowering.note_use(&found.allocation);
                 draft.patch_at(place.cast(), found.allocation.slot, found.offset_bytes);
             }
+            None if self.patch_image(draft, lowering, place, address) => {}
             None => {
                 self.untranslated += 1;
                 self.name_untranslated(call, address);
@@ -201,18 +204,29 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Finds the device addresses embedded in by-value bytes, at any alignment, and has them translated.
+    /// Has the handle of a live texture or surface object translated, if this is one. False if it is none.
+    fn patch_image(&self, draft: &mut Draft, lowering: &mut Lowering, place: *mut u8, value: u64) -> bool {
+        let Some(handle) = self.objects.image(value) else { return false };
+        lowering.facts.uses.push((handle.object, Use::Reads));
+        draft.patch_at(place.cast(), handle.slot, 0);
+        true
+    }
+
+    /// Finds device addresses, and handles of texture and surface objects, embedded in by-value bytes, at any alignment, and
+    /// has them translated.
     pub(crate) fn patch_embedded(&mut self, draft: &mut Draft, lowering: &mut Lowering, place: *mut u8, bytes: &[u8]) {
         let mut at = 0;
         while at + 8 <= bytes.len() {
             let word = word_at(bytes, at);
-            match self.objects.memory.find(word) {
+            match self.memory_at(word) {
                 Some(found) => {
                     lowering.note_use(&found.allocation);
                     // SAFETY: `at + 8` is within the bytes copied to `place`.
                     draft.patch_at(unsafe { place.add(at) }.cast(), found.allocation.slot, found.offset_bytes);
                     at += 8;
                 }
+                // SAFETY: as above.
+                None if self.patch_image(draft, lowering, unsafe { place.add(at) }, word) => at += 8,
                 None => at += 1,
             }
         }

@@ -104,19 +104,25 @@ impl<'a> Planner<'a> {
         if !call.succeeded() || recorded == 0 {
             return;
         }
-        if !fresh && let Some(handle) = self.objects.handle(kind, recorded) {
+        let is_part = matches!(
+            kind,
+            HandleKind::Function | HandleKind::Kernel | HandleKind::Node | HandleKind::Array | HandleKind::TexRef
+        );
+        let parent = if is_part { self.parent_of(call) } else { 0 };
+        // A part of another whole ended with it, and its value was given out again.
+        let is_same = |handle: &super::objects::Handle| parent == 0 || handle.parent == parent;
+        if !fresh && let Some(handle) = self.objects.handle(kind, recorded).filter(is_same) {
             lowering.facts.uses.push((handle.object, Use::Reads));
             if call.api.name == "hipMemRetainAllocationHandle" {
                 self.objects.retain(kind, recorded);
             }
             return;
         }
-        let stream = (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, call.record.word(1))));
+        let stream =
+            (kind == HandleKind::Stream).then(|| (call.device, stream_rule(call.api, |index| call.record.word(index))));
         let mut handle = self.objects.new_handle(stream);
         handle.owned = fresh;
-        if matches!(kind, HandleKind::Function | HandleKind::Kernel | HandleKind::Node) {
-            handle.parent = self.parent_of(call);
-        }
+        handle.parent = parent;
         if matches!(kind, HandleKind::Function | HandleKind::Kernel) {
             self.name_function(call, handle.object);
         }
@@ -125,12 +131,17 @@ impl<'a> Planner<'a> {
         lowering.definitions.push(Definition::Handle { kind, value: recorded, handle });
     }
 
-    /// The object that a function or node made by this call is a part of: its module, library or graph.
+    /// The object that a function, node, level or texture reference had by this call is a part of: its module, library, graph
+    /// or mipmapped array.
     pub(super) fn parent_of(&self, call: &Call<'_>) -> u32 {
         let mut wholes = call.api.params.iter().filter_map(|param| match param.role {
-            Role::Use(kind @ (HandleKind::Module | HandleKind::Library | HandleKind::Kernel | HandleKind::Graph)) => {
-                self.objects.handle(kind, call.record.word(usize::from(param.word)))
-            }
+            Role::Use(
+                kind @ (HandleKind::Module
+                | HandleKind::Library
+                | HandleKind::Kernel
+                | HandleKind::Graph
+                | HandleKind::Mipmap),
+            ) => self.objects.handle(kind, call.record.word(usize::from(param.word))),
             _ => None,
         });
         wholes.next().map_or(0, |whole| if whole.parent == 0 { whole.object } else { whole.parent })

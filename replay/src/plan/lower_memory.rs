@@ -22,8 +22,9 @@ impl<'a> Planner<'a> {
         reach: Option<u64>,
         param: &'static str,
     ) -> Result<Option<(Slot, u64)>, Refusal> {
-        match self.objects.memory.find(address) {
+        match self.memory_at(address) {
             Some(place) => {
+                self.check_region(call, param, address, reach);
                 self.check_range(call, &place, reach, param)?;
                 lowering.note_memory(&place.allocation, access);
                 Ok(Some((place.allocation.slot, place.offset_bytes)))
@@ -70,7 +71,8 @@ impl<'a> Planner<'a> {
             lowering.stages = true;
             return Ok(());
         }
-        if let Some(place) = self.objects.memory.find(value) {
+        if let Some(place) = self.memory_at(value) {
+            self.check_region(call, param.name, value, self.reach(call, size));
             self.check_range(call, &place, self.reach(call, size), param.name)?;
             lowering.note_memory(&place.allocation, access);
             draft.patch(param.word, place.allocation.slot, place.offset_bytes);

@@ -1,11 +1,13 @@
 //! What is live at this moment of the recording: handles, allocations, streams, symbols, and each captured thread's state.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
 
 use super::address::{AddressMap, Allocation};
 use super::dependency::{StreamKey, StreamRule};
+use super::ipc::{Exported, Recorded};
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
 
@@ -49,6 +51,8 @@ pub(crate) enum Definition {
     },
     /// Memory exists.
     Memory(Allocation),
+    /// A handle for other processes exists.
+    Exported(Recorded, Exported),
     /// The captured thread's device is this one.
     Device(i32),
 }
@@ -79,11 +83,20 @@ pub(crate) struct LaneState {
     pub(crate) per_thread: FxHashMap<i32, Handle>,
 }
 
+impl LaneState {
+    /// The state of a thread before its first call: in a recorded window, it had made calls before.
+    pub(crate) fn new(archive: &Archive) -> Self {
+        LaneState { last_error_unknown: archive.manifest().window.is_some(), ..LaneState::default() }
+    }
+}
+
 /// Everything live.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) slots: SlotTable,
     handles: FxHashMap<(HandleKind, u64), Handle>,
+    /// A texture or surface object was made: kernels may be given handles by value.
+    has_images: bool,
     /// References to handles beyond the first.
     retained: FxHashMap<(HandleKind, u64), u32>,
     pub(crate) memory: AddressMap,
@@ -92,6 +105,10 @@ pub(crate) struct Objects {
     pub(crate) mappings: FxHashMap<u64, Mapping>,
     /// Pairs of devices with peer access enabled.
     pub(crate) peers: Vec<(i32, i32)>,
+    /// Events that were opened by a handle, and have another name.
+    pub(crate) shared_events: FxHashSet<u64>,
+    /// Handles for other processes.
+    pub(crate) exported: FxHashMap<Recorded, Exported>,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -103,11 +120,14 @@ impl Objects {
         Objects {
             slots: SlotTable::default(),
             handles: FxHashMap::default(),
+            has_images: false,
             retained: FxHashMap::default(),
             memory: AddressMap::default(),
             symbols: FxHashMap::default(),
             mappings: FxHashMap::default(),
             peers: Vec::new(),
+            shared_events: FxHashSet::default(),
+            exported: FxHashMap::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -145,6 +165,14 @@ impl Objects {
         self.handles.get(&(kind, value)).copied()
     }
 
+    /// The live texture or surface object with this handle: what kernels are given by value.
+    pub(crate) fn image(&self, value: u64) -> Option<Handle> {
+        if !self.has_images || value == 0 {
+            return None;
+        }
+        self.handle(HandleKind::Texture, value).or_else(|| self.handle(HandleKind::Surface, value))
+    }
+
     /// Takes a handle out of use.
     pub(crate) fn retire(&mut self, kind: HandleKind, value: u64) -> Option<Handle> {
         if self.mutation == Some(Mutation::StaleHandle) {
@@ -179,6 +207,7 @@ impl Objects {
     pub(crate) fn define(&mut self, definition: Definition, lane: &mut LaneState) {
         match definition {
             Definition::Handle { kind, value, handle } => {
+                self.has_images |= matches!(kind, HandleKind::Texture | HandleKind::Surface);
                 if self.mutation == Some(Mutation::StaleHandle) {
                     self.handles.entry((kind, value)).or_insert(handle);
                 } else {
@@ -190,6 +219,9 @@ impl Objects {
                     return;
                 }
                 self.memory.insert(allocation);
+            }
+            Definition::Exported(recorded, exported) => {
+                self.exported.insert(recorded, exported);
             }
             Definition::Device(device) => lane.device = device,
         }
@@ -213,8 +245,12 @@ pub(crate) const STREAM_LEGACY: u64 = 1;
 /// `hipStreamPerThread`.
 pub(crate) const STREAM_PER_THREAD: u64 = 2;
 
-/// How a stream made by this call relates to the legacy default stream. `flags` is the call's second argument word.
-pub(crate) fn stream_rule(api: &Api, flags: u64) -> StreamRule {
-    let has_flags = matches!(api.name, "hipStreamCreateWithFlags" | "hipStreamCreateWithPriority");
-    if has_flags && flags & STREAM_NON_BLOCKING != 0 { StreamRule::NonBlocking } else { StreamRule::Blocking }
+/// How a stream made by this call relates to the legacy default stream.
+pub(crate) fn stream_rule(api: &Api, word: impl Fn(usize) -> u64) -> StreamRule {
+    let flags = match api.name {
+        "hipStreamCreateWithFlags" | "hipStreamCreateWithPriority" => word(1),
+        "hipExecutionCtxStreamCreate" => word(2),
+        _ => 0,
+    };
+    if flags & STREAM_NON_BLOCKING != 0 { StreamRule::NonBlocking } else { StreamRule::Blocking }
 }

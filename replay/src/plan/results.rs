@@ -32,8 +32,19 @@ pub(crate) struct Check {
     pub(crate) lane: u32,
     /// The copy's catalogue id.
     pub(crate) api: u16,
+    /// The memory, where it is host memory that the device wrote directly, without a copy.
+    pub(crate) seen: Option<Seen>,
     /// Results of its window that are still to be compared.
     pub(crate) unchecked: Arc<AtomicUsize>,
+}
+
+/// Host memory that the program looked at after it had waited for the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Where its first byte lay at capture.
+    pub(crate) address: u64,
+    /// Blob of what it had held before, where the host may have stored part of it itself.
+    pub(crate) before: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +67,7 @@ impl<'a> Planner<'a> {
             event: call.event,
             lane: call.lane,
             api: call.api.id,
+            seen: None,
             unchecked: Arc::clone(&unchecked),
         };
         if self.choices.kernel_filter.is_some() || self.is_shape_only() {
@@ -111,7 +123,11 @@ impl<'a> Planner<'a> {
                 reason: StageError::Missing { blob: record.word(0) }.into(),
             });
         }
-        let Some(pending) = self.pending.remove(&record.word(0)) else { return Ok(()) };
+        let Some(pending) = self.pending.remove(&record.word(0)) else {
+            // Without its kernels no result is compared, whatever the program saw.
+            self.planned.lost_results += u64::from(self.choices.kernel_filter.is_none());
+            return Ok(());
+        };
         let refuse = |reason: Refusal| PlanError {
             event,
             thread: self.archive.streams()[lane as usize].header().thread,

@@ -25,6 +25,10 @@ pub(crate) enum Special {
     /// Nothing special.
     #[default]
     None,
+    /// Makes a handle of memory or of an event for other processes.
+    ExportIpc,
+    /// Opens such a handle.
+    ImportIpc,
     /// Makes a device current.
     SetDevice,
     /// `hipGetLastError`.
@@ -65,12 +69,16 @@ pub(crate) enum Special {
     LinkCreate,
     /// Adds code to be linked, with options.
     LinkAddData,
+    /// Adds a file's code to be linked, with options.
+    LinkAddFile,
 }
 
 impl Special {
     /// What is special about an entry point.
     pub(crate) fn of(api: &Api) -> Self {
         match api.name {
+            "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
+            "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
             "hipGetLastError" | "hipExtGetLastError" => Special::GetLastError,
             "hipPeekAtLastError" => Special::PeekLastError,
@@ -91,6 +99,7 @@ impl Special {
             "hipLibraryLoadFromFile" => Special::LibraryLoadFromFile,
             "hipLinkCreate" => Special::LinkCreate,
             "hipLinkAddData" => Special::LinkAddData,
+            "hipLinkAddFile" => Special::LinkAddFile,
             _ => Special::None,
         }
     }
@@ -354,6 +363,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn apply_special(
         &mut self,
         call: &Call<'a>,
+        chunk: &mut Chunk,
         draft: &mut Draft,
     ) -> Result<Option<&'static Api>, Refusal> {
         match self.specials[usize::from(call.api.id)] {
@@ -377,7 +387,21 @@ impl<'a> Planner<'a> {
                 return Ok(Api::by_name("hipLibraryLoadData"));
             }
             Special::LinkCreate => (0..3).for_each(|word| draft.set(word, 0)),
-            Special::LinkAddData => (5..8).for_each(|word| draft.set(word, 0)),
+            Special::LinkAddFile => {
+                // State, type, path, options; as data: state, type, address, length, name, options.
+                let path = draft.word(2);
+                let address = self.image_address(call, 2)?;
+                let len_bytes = call.record.section(SectionTag::Code, 2).and_then(|code| code.blob());
+                let len_bytes = len_bytes.map_or(0, |code| code.size_bytes);
+                let words = [draft.word(0), call.record.word(1), address, len_bytes, path, 0, 0, 0];
+                draft.replace_words(chunk, &words, &[(0, 0)], call.record.word_count());
+                return Ok(Api::by_name("hipLinkAddData"));
+            }
+            Special::LinkAddData => {
+                let address = self.image_address(call, 2)?;
+                draft.set(2, address);
+                (5..8).for_each(|word| draft.set(word, 0));
+            }
             _ => {}
         }
         Ok(None)

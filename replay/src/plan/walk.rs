@@ -48,11 +48,13 @@ impl<'a> Planner<'a> {
                         }
                         Position::Before | Position::Inside => {}
                     }
+                    self.advance_regions(record.begin());
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
                     event += 1;
                 }
+                Point::HostMemory { lane, record } => self.host_memory(event, lane, record)?,
                 Point::End { lane } => self.end(lane),
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
@@ -86,6 +88,7 @@ impl<'a> Planner<'a> {
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = self.order.emitted;
         self.planned.untranslated = self.untranslated;
+        self.planned.lost = self.account.lost();
         self.planned.devices.sort_unstable();
         self.planned.range_entered = self.annotations.is_inside();
         self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
@@ -104,6 +107,7 @@ impl<'a> Planner<'a> {
             // A worker that has filled one will likely fill another of the same size.
             let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
             let mut chunk = std::mem::replace(&mut **chunk, next);
+            self.account.issued(&chunk);
             chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
             delivery.chunk(worker, Arc::new(chunk));
         }
@@ -163,7 +167,10 @@ impl<'a> Planner<'a> {
     }
 
     pub(super) fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
-        let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
+        let (Point::Begin { lane, .. }
+        | Point::HostMemory { lane, .. }
+        | Point::End { lane }
+        | Point::Marker { lane, .. }) = *point;
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let chunk = self.chunks[worker].as_deref()?;
         (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)

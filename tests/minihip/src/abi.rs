@@ -104,7 +104,7 @@ pub(crate) struct Memcpy2D {
 
 /// `HIP_MEMCPY3D`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DrvMemcpy3D {
     pub(crate) src_x_bytes: usize,
     pub(crate) src_y: usize,
@@ -304,6 +304,15 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
+/// `hipLaunchAttribute`: an id and a union of 16 words.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchAttribute {
+    pub(crate) id: i32,
+    pub(crate) pad: u32,
+    pub(crate) value: [u32; 16],
+}
+
 /// `HIP_LAUNCH_CONFIG`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -382,6 +391,78 @@ pub(crate) struct Array3DDescriptor {
     pub(crate) flags: u32,
 }
 
+/// `hipResourceDesc`: a type and a union of 7 words.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ResourceDesc {
+    pub(crate) kind: i32,
+    pub(crate) words: [u64; 7],
+}
+
+/// `HIP_RESOURCE_DESC`: the driver interface's, a type, a union of 16 words, and flags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DrvResourceDesc {
+    pub(crate) kind: i32,
+    pub(crate) words: [u64; 16],
+    pub(crate) flags: u32,
+}
+
+/// `hipTextureDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct TextureDesc {
+    pub(crate) address_mode: [i32; 3],
+    pub(crate) filter_mode: i32,
+    pub(crate) read_mode: i32,
+    pub(crate) srgb: i32,
+    pub(crate) border: [f32; 4],
+    pub(crate) normalized_coords: i32,
+    pub(crate) max_anisotropy: u32,
+    pub(crate) mipmap_filter_mode: i32,
+    pub(crate) level_bias: f32,
+    pub(crate) level_min: f32,
+    pub(crate) level_max: f32,
+}
+
+/// `HIP_TEXTURE_DESC`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DrvTextureDesc {
+    pub(crate) address_mode: [i32; 3],
+    pub(crate) filter_mode: i32,
+    pub(crate) flags: u32,
+    pub(crate) max_anisotropy: u32,
+    pub(crate) mipmap_filter_mode: i32,
+    pub(crate) level_bias: f32,
+    pub(crate) level_min: f32,
+    pub(crate) level_max: f32,
+    pub(crate) border: [f32; 4],
+    pub(crate) reserved: [i32; 12],
+}
+
+/// `hipResourceViewDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ResourceViewDesc {
+    pub(crate) format: i32,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+    pub(crate) first_level: u32,
+    pub(crate) last_level: u32,
+    pub(crate) first_layer: u32,
+    pub(crate) last_layer: u32,
+}
+
+/// `HIP_RESOURCE_VIEW_DESC`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DrvResourceViewDesc {
+    pub(crate) view: ResourceViewDesc,
+    pub(crate) reserved: [u32; 16],
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,8 +489,17 @@ mod tests {
             size_of::<GraphInstantiateParams>(),
             size_of::<GraphNodeParams>(),
             size_of::<BatchMemOpParams>(),
+            size_of::<ResourceDesc>(),
+            size_of::<DrvResourceDesc>(),
+            size_of::<TextureDesc>(),
+            size_of::<DrvTextureDesc>(),
+            size_of::<ResourceViewDesc>(),
+            size_of::<DrvResourceViewDesc>(),
         ];
-        assert_eq!(found, [160, 168, 128, 184, 48, 64, 88, 120, 32, 32, 56, 56, 56, 56, 56, 32, 256, 48]);
+        assert_eq!(
+            found,
+            [160, 168, 128, 184, 48, 64, 88, 120, 32, 32, 56, 56, 56, 56, 56, 32, 256, 48, 64, 144, 64, 104, 48, 112]
+        );
         assert_eq!(std::mem::offset_of!(KernelNodeParams, kernel_params), 48);
         assert_eq!(std::mem::offset_of!(BatchMemOpParams, flags), 24);
     }

@@ -6,6 +6,7 @@ use crate::thread_state;
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Defines entry points: each gets HIP's symbol name, the C ABI, [`enter`] around its body, and a way into the `cuda`
 /// backend.
@@ -47,10 +48,21 @@ pub(crate) fn enter(name: &'static str, body: impl FnOnce() -> HipResult) -> i32
         Err(error) => error.0,
     };
     thread_state::note_result(code);
-    if config().trace {
+    // Relaxed: a switch, nothing is published by it.
+    if config().trace && !TRACE_PAUSED.load(Ordering::Relaxed) {
         trace(name, code);
     }
     code
+}
+
+/// Whether `hipProfilerStop` has stopped the lines of `MINIHIP_TRACE`.
+static TRACE_PAUSED: AtomicBool = AtomicBool::new(false);
+
+/// Stops the trace, or lets it go on.
+pub(crate) fn pause_trace(paused: bool) -> HipResult {
+    // Relaxed: as in `enter`.
+    TRACE_PAUSED.store(paused, Ordering::Relaxed);
+    Ok(())
 }
 
 #[cold]

@@ -1,5 +1,5 @@
-//! Arrays: up to three dimensions of elements, addressed by handle. They lie in device memory row after row; nothing
-//! samples them, so no other layout would show.
+//! Arrays: up to three dimensions of elements, addressed by handle. They lie in device memory row after row, and so does
+//! what samples them read them.
 
 use crate::abi::ChannelFormatDesc;
 use crate::device::device;
@@ -14,8 +14,16 @@ const FORMATS: [(i32, usize, i32); 8] =
 /// Every `hipArray` flag: layered, surface, cubemap, gather.
 const ALL_FLAGS: u32 = 0xF;
 
+/// What the bits of a channel are, by `hipChannelFormatKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatKind {
+    Signed = 0,
+    Unsigned = 1,
+    Float = 2,
+}
+
 /// What an array is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// In elements; height and depth are 0 where the array has no such dimension.
     pub(crate) width: usize,
@@ -72,7 +80,18 @@ impl Layout {
         Ok(ChannelFormatDesc { x: bits(0), y: bits(1), z: bits(2), w: bits(3), kind: format.2 })
     }
 
-    fn element_bytes(&self) -> HipResult<usize> {
+    /// What the channels' bits are.
+    pub(crate) fn kind(&self) -> HipResult<FloatKind> {
+        let format = FORMATS.iter().find(|format| format.0 == self.format).ok_or(HipError::INVALID_VALUE)?;
+        Ok(match format.2 {
+            0 => FloatKind::Signed,
+            1 => FloatKind::Unsigned,
+            _ => FloatKind::Float,
+        })
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> HipResult<usize> {
         let format = FORMATS.iter().find(|format| format.0 == self.format).ok_or(HipError::INVALID_VALUE)?;
         if matches!(self.channels, 1 | 2 | 4) {
             Ok(format.1 * self.channels as usize)

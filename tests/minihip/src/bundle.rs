@@ -79,6 +79,57 @@ fn is_ours(id: &[u8]) -> bool {
     [b"hipv4-x86_64".as_slice(), b"hip-x86_64"].iter().any(|prefix| id.starts_with(prefix))
 }
 
+/// The id of an entry made for this machine.
+const OUR_ID: &[u8] = b"hipv4-x86_64-unknown-linux-gnu--";
+/// Alignment of the entries of a bundle that is made here, in bytes.
+const ENTRY_ALIGNMENT: usize = 4096;
+
+/// All code objects for this machine in `image`: several where it was linked. Fails as [`find_code`].
+pub(crate) fn find_all_code(image: &[u8]) -> HipResult<Vec<Vec<u8>>> {
+    if is_compressed(image) {
+        let bundle = decompress(image)?;
+        return if is_compressed(&bundle) { Err(HipError::INVALID_IMAGE) } else { find_all_code(&bundle) };
+    }
+    if !is_bundle(image) {
+        return find_code(image).map(|code| vec![code.into_owned()]);
+    }
+    let ours = entries(image)?.into_iter().filter(|entry| is_ours(entry.id) && entry.len_bytes > 0);
+    let found: Vec<Vec<u8>> =
+        ours.map(|entry| find_code(entry.code(image)?).map(Cow::into_owned)).collect::<HipResult<_>>()?;
+    if found.is_empty() { Err(HipError::NO_BINARY_FOR_GPU) } else { Ok(found) }
+}
+
+/// One bundle with all that is in these images: bundles, compressed ones, and code objects for this machine.
+pub(crate) fn merge(images: &[Vec<u8>]) -> HipResult<Vec<u8>> {
+    let mut parts: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for image in images {
+        let bundle =
+            if is_compressed(image) { Cow::Owned(decompress(image)?) } else { Cow::Borrowed(image.as_slice()) };
+        if is_bundle(&bundle) {
+            for entry in entries(&bundle)? {
+                parts.push((entry.id.to_vec(), entry.code(&bundle)?.to_vec()));
+            }
+        } else {
+            parts.push((OUR_ID.to_vec(), find_code(&bundle)?.into_owned()));
+        }
+    }
+    let mut bundle = [BUNDLE_MAGIC, &(parts.len() as u64).to_le_bytes()].concat();
+    let header_bytes = bundle.len() + parts.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
+    let mut offset = header_bytes.next_multiple_of(ENTRY_ALIGNMENT);
+    for (id, code) in &parts {
+        for word in [offset, code.len(), id.len()] {
+            bundle.extend_from_slice(&(word as u64).to_le_bytes());
+        }
+        bundle.extend_from_slice(id);
+        offset = (offset + code.len()).next_multiple_of(ENTRY_ALIGNMENT);
+    }
+    for (_, code) in &parts {
+        bundle.resize(bundle.len().next_multiple_of(ENTRY_ALIGNMENT), 0);
+        bundle.extend_from_slice(code);
+    }
+    Ok(bundle)
+}
+
 /// The code object for this machine in `image`. Fails with `hipErrorInvalidImage` on bytes that are no image at
 /// all, with `hipErrorNoBinaryForGpu` on one that holds nothing for x86-64.
 pub(crate) fn find_code(image: &[u8]) -> HipResult<Cow<'_, [u8]>> {

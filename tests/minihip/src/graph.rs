@@ -1,5 +1,6 @@
 //! Graphs: nodes, what each does, and the edges between them.
 
+use crate::abi::BatchMemOpParams;
 use crate::error::{HipError, HipResult};
 use crate::event::Event;
 use crate::memory;
@@ -16,12 +17,20 @@ pub(crate) enum NodeOp {
     /// Kernels, copies, memsets, host functions and stream memory operations: what a queue runs, too.
     Run(Op),
     /// Several stream memory operations in a row.
-    Batch(Arc<Vec<Op>>),
+    Batch(Arc<Batch>),
     EventRecord(Arc<Event>),
     EventWait(Arc<Event>),
     Child(Arc<Graph>),
     MemAlloc(Arc<GraphAllocation>),
     MemFree(usize),
+}
+
+/// Stream memory operations of one node, and how the program described them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) params: Vec<BatchMemOpParams>,
+    pub(crate) flags: u32,
 }
 
 impl NodeOp {
@@ -80,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) dependencies: Vec<usize>,
     /// The node this one is a clone of.
     pub(crate) origin: usize,
+    /// A kernel node's `hipGraphKernelNodeSetAttribute` values by `hipLaunchAttributeID`; kept, with no effect.
+    pub(crate) attributes: HashMap<i32, Vec<u8>>,
 }
 
 /// A graph.
@@ -151,6 +162,15 @@ pub(crate) fn update(handle: usize, change: impl FnOnce(&NodeOp) -> HipResult<No
     Ok(())
 }
 
+/// Changes the attributes of a kernel node. Fails with `hipErrorInvalidValue` on a node of another kind.
+pub(crate) fn set_attributes(handle: usize, change: impl FnOnce(&mut HashMap<i32, Vec<u8>>)) -> HipResult {
+    let graph = owner_of(handle)?;
+    let mut nodes = lock(&graph.nodes);
+    let found = nodes.iter_mut().find(|node| node.handle == handle && node.op.node_type() == 0);
+    change(&mut found.ok_or(HipError::INVALID_VALUE)?.attributes);
+    Ok(())
+}
+
 impl Graph {
     /// Takes over `count` references to a user object, until the graph is gone.
     pub(crate) fn own_user_object(&self, object: usize, count: u32) {
@@ -182,7 +202,7 @@ impl Graph {
         }
         let mut nodes = lock(&self.nodes);
         let handle = NODES.insert(|_| Arc::new(NodeOwner(Arc::downgrade(self))))?;
-        nodes.push(Node { handle, op, dependencies: dependencies.to_vec(), origin: 0 });
+        nodes.push(Node { handle, op, dependencies: dependencies.to_vec(), origin: 0, attributes: HashMap::new() });
         Ok(handle)
     }
 
@@ -238,7 +258,8 @@ impl Graph {
                 NodeOp::Child(child) => NodeOp::Child(child.deep_clone()?),
                 other => other.clone(),
             };
-            nodes.push(Node { handle, op, dependencies: Vec::new(), origin: original.handle });
+            let attributes = original.attributes.clone();
+            nodes.push(Node { handle, op, dependencies: Vec::new(), origin: original.handle, attributes });
         }
         let clone_of: HashMap<usize, usize> = nodes.iter().map(|node| (node.origin, node.handle)).collect();
         for (node, original) in nodes.iter_mut().zip(&originals) {

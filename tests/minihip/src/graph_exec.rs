@@ -206,9 +206,7 @@ impl GraphRun {
         }
         match (&node.op, &self.marks[i]) {
             (NodeOp::Run(operation), _) => op::run(operation, executor, None),
-            (NodeOp::Batch(operations), _) => {
-                operations.iter().for_each(|operation| op::run(operation, executor, None))
-            }
+            (NodeOp::Batch(batch), _) => batch.ops.iter().for_each(|operation| op::run(operation, executor, None)),
             (NodeOp::EventRecord(_), Some(mark)) => mark.reach(),
             (NodeOp::EventWait(_), Some(mark)) => mark.wait(),
             // Children are dissolved, memory is there from the start, an event never recorded is nothing to wait for.

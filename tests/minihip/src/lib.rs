@@ -10,12 +10,14 @@
 //! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`], [`dispatch`] |
 //! | per-process and per-thread state | [`config`], [`device`], [`thread_state`], [`registry`] |
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
-//! | memory | [`heap`], [`memory`], [`mod@array`], [`copy`], [`fill`], [`pool`], [`vmm`] |
+//! | memory | [`heap`], [`memory`], [`alias`], [`copy`], [`fill`], [`pool`], [`vmm`] |
 //! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
 //! | NVIDIA GPUs instead of the CPU | [`cuda`] |
+//! | images | [`mod@array`], [`mipmap`], [`texture`], [`texture_reference`] |
 //! | graphs | [`graph`], [`graph_exec`], [`capture`], [`user_object`] |
 
 mod abi;
+mod alias;
 mod api;
 mod array;
 mod bundle;
@@ -27,6 +29,7 @@ mod device;
 mod dispatch;
 mod error;
 mod event;
+mod execution_context;
 mod exports;
 mod fat_binary;
 mod fiber;
@@ -36,7 +39,9 @@ mod graph_exec;
 mod heap;
 mod kernel;
 mod launch;
+mod link;
 mod memory;
+mod mipmap;
 mod module;
 mod op;
 mod pool;
@@ -46,6 +51,8 @@ mod queue;
 mod registry;
 mod slow;
 mod stream;
+mod texture;
+mod texture_reference;
 mod thread_state;
 mod user_object;
 mod vmm;

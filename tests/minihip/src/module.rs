@@ -19,21 +19,33 @@ use std::sync::{Arc, Mutex};
 /// A code object loaded for one device, with its own copy of every variable.
 #[derive(Debug)]
 pub(crate) struct CodeObject {
-    library: LibraryHandle,
+    /// One for each code object that was linked into the image.
+    libraries: Vec<LibraryHandle>,
     pub(crate) device: usize,
     /// Size in bytes and kind of each exported symbol.
     symbols: HashMap<String, Symbol>,
     /// Base addresses of the variables made known to the memory map.
     variables: Mutex<Vec<usize>>,
-    /// The image in memory. Open as long as the library is: the loader identifies a library by its path, and this
-    /// one's path is the descriptor's number.
-    _image: File,
+    /// Storage of the image's managed variables, by name.
+    managed: HashMap<String, Managed>,
+    /// The images in memory. Open as long as the libraries are: the loader identifies a library by its path, and these
+    /// ones' paths are the descriptors' numbers.
+    _images: Vec<File>,
+}
+
+/// Memory of a managed variable that a code object brings with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Managed {
+    pub(crate) storage: usize,
+    pub(crate) len_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Symbol {
     len_bytes: usize,
     is_function: bool,
+    /// Which of the libraries has it.
+    library: usize,
 }
 
 /// What `dlopen` returned; closed when the code object is dropped.
@@ -56,6 +68,11 @@ impl Drop for CodeObject {
     fn drop(&mut self) {
         for base in lock(&self.variables).drain(..) {
             memory::remove_foreign(MemoryKind::Variable, base);
+        }
+        for variable in self.managed.values() {
+            if let Some(gone) = memory::forget_host(variable.storage, |found| found.kind == MemoryKind::Managed) {
+                memory::release_host(&gone);
+            }
         }
     }
 }
@@ -93,12 +110,32 @@ impl Drop for Elsewhere {
 }
 
 impl CodeObject {
-    /// Loads the x86-64 code object in `image` for `device`.
+    /// Loads the x86-64 code objects in `image` for `device`.
     pub(crate) fn load(image: &[u8], device: usize) -> HipResult<Arc<Self>> {
-        let code = bundle::find_code(image)?;
-        let symbols = exported_symbols(&code)?;
+        let mut loaded = Self {
+            libraries: Vec::new(),
+            device,
+            symbols: HashMap::new(),
+            variables: Mutex::default(),
+            managed: HashMap::new(),
+            _images: Vec::new(),
+        };
+        for code in bundle::find_all_code(image)? {
+            loaded.add(&code)?;
+        }
+        loaded.make_managed()?;
+        Ok(Arc::new(loaded))
+    }
+
+    /// Loads one code object. Fails with `hipErrorInvalidImage` on a symbol that another one has.
+    fn add(&mut self, code: &[u8]) -> HipResult {
+        for (name, symbol) in exported_symbols(code)? {
+            if self.symbols.insert(name, Symbol { library: self.libraries.len(), ..symbol }).is_some() {
+                return Err(HipError::INVALID_IMAGE);
+            }
+        }
         let mut file = memory_file()?;
-        file.write_all(&code).map_err(|_| HipError::OUT_OF_MEMORY)?;
+        file.write_all(code).map_err(|_| HipError::OUT_OF_MEMORY)?;
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| HipError::UNKNOWN)?;
         let _elsewhere = Elsewhere::drawn();
         // SAFETY: a terminated path. The library's initialisers run: loading code is what the caller asked for.
@@ -107,24 +144,40 @@ impl CodeObject {
             report_load_failure();
             return Err(HipError::SHARED_INIT_FAILED);
         }
-        Ok(Arc::new(Self {
-            library: LibraryHandle(library),
-            device,
-            symbols,
-            variables: Mutex::default(),
-            _image: file,
-        }))
+        self.libraries.push(LibraryHandle(library));
+        self._images.push(file);
+        Ok(())
     }
 
-    fn address_of(&self, name: &CStr) -> Option<usize> {
-        // SAFETY: an open library handle and a terminated name.
-        let address = unsafe { libc::dlsym(self.library.0, name.as_ptr()) };
-        (!address.is_null()).then_some(address as usize)
+    /// Gives each managed variable its memory: `NAME.managed` holds what it starts as, `NAME` is a pointer to it.
+    fn make_managed(&mut self) -> HipResult {
+        let names: Vec<String> =
+            self.symbols.keys().filter_map(|name| name.strip_suffix(".managed")).map(str::to_owned).collect();
+        for name in names {
+            let c_name = |name: &str| CString::new(name).map_err(|_| HipError::INVALID_IMAGE);
+            let (initial, address) =
+                self.symbol(&c_name(&format!("{name}.managed"))?).ok_or(HipError::INVALID_IMAGE)?;
+            let len_bytes = initial.len_bytes;
+            let storage = memory::allocate_host(MemoryKind::Managed, self.device, len_bytes, 1)?;
+            // SAFETY: the library's object of this length, and a fresh allocation of it.
+            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, storage as *mut u8, len_bytes) };
+            self.managed.insert(name.clone(), Managed { storage, len_bytes });
+            self.bind_managed(&c_name(&name)?, storage);
+        }
+        Ok(())
+    }
+
+    /// The memory of managed variable `name`. Fails with `hipErrorNotFound`.
+    pub(crate) fn managed(&self, name: &CStr) -> HipResult<Managed> {
+        let found = name.to_str().ok().and_then(|name| self.managed.get(name));
+        found.copied().ok_or(HipError::NOT_FOUND)
     }
 
     fn symbol(&self, name: &CStr) -> Option<(Symbol, usize)> {
         let symbol = *self.symbols.get(name.to_str().ok()?)?;
-        Some((symbol, self.address_of(name)?))
+        // SAFETY: an open library handle and a terminated name.
+        let address = unsafe { libc::dlsym(self.libraries.get(symbol.library)?.0, name.as_ptr()) };
+        (!address.is_null()).then_some((symbol, address as usize))
     }
 
     /// Names of the exported functions that are kernels: those described by a `NAME__args` object.
@@ -239,7 +292,7 @@ fn exported_symbols(code: &[u8]) -> HipResult<HashMap<String, Symbol>> {
             let is_function = symbol.kind() == SymbolKind::Text;
             Some((
                 symbol.name().ok()?.to_owned(),
-                Symbol { len_bytes: usize::try_from(symbol.size()).ok()?, is_function },
+                Symbol { len_bytes: usize::try_from(symbol.size()).ok()?, is_function, library: 0 },
             ))
         })
         .collect())
@@ -308,6 +361,7 @@ pub(crate) fn unload(handle: usize) -> HipResult {
     for (_, function) in lock(&module.functions).drain() {
         FUNCTIONS.remove(function);
     }
+    crate::texture_reference::forget_module(handle);
     Ok(())
 }
 
@@ -322,6 +376,15 @@ impl Module {
         let handle = FUNCTIONS.insert(|_| Arc::new(kernel))?;
         functions.insert(name.to_owned(), handle);
         Ok(handle)
+    }
+}
+
+impl Module {
+    /// Handles of the first `count` kernels, by name.
+    pub(crate) fn functions(&self, count: usize) -> HipResult<Vec<usize>> {
+        let names = self.code.kernel_names();
+        let named = names.iter().take(count).map(|name| CString::new(name.as_str()).map_err(|_| HipError::UNKNOWN));
+        named.map(|name| self.function(&name?)).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::api::{Out, hip_api};
 use crate::capture;
 use crate::device::{Device, device, device_by_ordinal};
 use crate::error::{HipError, HipResult};
-use crate::exports::device::{disable_peer, enable_peer};
+use crate::exports::device::{disable_peer, enable_peer, set_flags};
 use crate::registry::Registry;
 use crate::thread_state::{self, current_device, with_contexts};
 use std::sync::atomic::Ordering;
@@ -138,9 +138,12 @@ hip_api! {
         device.reset();
         Ok(())
     }
-    fn hipDevicePrimaryCtxSetFlags(ordinal: i32, _flags: u32) {
+    fn hipDevicePrimaryCtxSetFlags(ordinal: i32, flags: u32) {
         let device = device_by_ordinal(ordinal)?;
         // Relaxed: see hipDevicePrimaryCtxGetState.
-        if device.primary_retained.load(Ordering::Relaxed) > 0 { Err(HipError::CONTEXT_IN_USE) } else { Ok(()) }
+        if device.primary_retained.load(Ordering::Relaxed) > 0 {
+            return Err(HipError::CONTEXT_IN_USE);
+        }
+        set_flags(device, flags)
     }
 }

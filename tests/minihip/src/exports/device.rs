@@ -15,6 +15,22 @@ const LIMITS: [(u32, usize); 3] = [(0, 1024), (1, 1 << 20), (2, 8 << 20)];
 /// Every `hipSetDeviceFlags` flag: scheduling, mapped host memory, local memory.
 const DEVICE_FLAGS: u32 = 0x1F;
 
+/// `hipInitDeviceFlagsAreValid`.
+const INIT_FLAGS_ARE_VALID: u32 = 1;
+/// The locally unique id of the first device; those of the others follow.
+const LUID: u64 = 0x6d69_6e69_6869_7000;
+
+/// Sets a device's flags. Fails with `hipErrorInvalidValue` on flags that are none.
+pub(crate) fn set_flags(device: &Device, flags: u32) -> HipResult {
+    let schedule = flags & 7;
+    if flags & !DEVICE_FLAGS != 0 || !(schedule == 0 || schedule.is_power_of_two()) {
+        return Err(HipError::INVALID_VALUE);
+    }
+    // Relaxed: a setting, nothing is published by it.
+    device.flags.store(flags, Ordering::Relaxed);
+    Ok(())
+}
+
 fn limit(device: &Device, kind: u32) -> HipResult<usize> {
     let default = LIMITS.iter().find(|limit| limit.0 == kind).ok_or(HipError::UNSUPPORTED_LIMIT)?.1;
     Ok(lock(&device.limits).get(&kind).copied().unwrap_or(default))
@@ -153,24 +169,34 @@ hip_api! {
         // Relaxed: a setting, nothing is published by it.
         out.set(current_device()?.flags.load(Ordering::Relaxed))
     }
-    fn hipSetDeviceFlags(flags: u32) {
-        let schedule = flags & 7;
-        if flags & !DEVICE_FLAGS != 0 || !(schedule == 0 || schedule.is_power_of_two()) {
-            return Err(HipError::INVALID_VALUE);
-        }
-        // Relaxed: see hipGetDeviceFlags.
-        current_device()?.flags.store(flags, Ordering::Relaxed);
-        Ok(())
-    }
+    fn hipSetDeviceFlags(flags: u32) { set_flags(current_device()?, flags) }
     fn hipDeviceGetCacheConfig(out: Out<i32>) { out.set(0) }
     fn hipDeviceSetCacheConfig(config: i32) { if (0..4).contains(&config) { Ok(()) } else { Err(HipError::INVALID_VALUE) } }
     fn hipDeviceGetSharedMemConfig(out: Out<i32>) { out.set(1) }
     fn hipDeviceSetSharedMemConfig(config: i32) { if (0..3).contains(&config) { Ok(()) } else { Err(HipError::INVALID_VALUE) } }
-    fn hipDeviceFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) { Err(HipError::NOT_SUPPORTED) }
+    // The only target is the current device. Nothing writes to its memory but queues of this process, in order.
+    fn hipDeviceFlushGPUDirectRDMAWrites(target: i32, scope: i32) {
+        current_device()?;
+        if target == 0 && matches!(scope, 100 | 200) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
+    }
+    fn hipDeviceGetLuid(luid: Out<u64>, node_mask: Out<u32>, ordinal: i32) {
+        let device = device_by_ordinal(ordinal)?;
+        luid.set(LUID + device.index as u64)?;
+        node_mask.set(1)
+    }
+    fn hipInitDevice(ordinal: i32, device_flags: u32, flags: u32) {
+        let device = device_by_ordinal(ordinal)?;
+        match flags {
+            0 => Ok(()),
+            INIT_FLAGS_ARE_VALID => set_flags(device, device_flags),
+            _ => Err(HipError::INVALID_VALUE),
+        }
+    }
     fn hipRuntimeGetVersion(out: Out<i32>) { out.set(properties::RUNTIME_VERSION) }
     fn hipDriverGetVersion(out: Out<i32>) { out.set(properties::RUNTIME_VERSION) }
-    fn hipProfilerStart() { Err(HipError::NOT_SUPPORTED) }
-    fn hipProfilerStop() { Err(HipError::NOT_SUPPORTED) }
+    // What there is to profile by is the trace.
+    fn hipProfilerStart() { crate::api::pause_trace(false) }
+    fn hipProfilerStop() { crate::api::pause_trace(true) }
     fn hipDrvGetErrorName(code: i32, out: Out<*const c_char>) { driver_text(out, error::name_of(code)) }
     fn hipDrvGetErrorString(code: i32, out: Out<*const c_char>) { driver_text(out, error::text_of(code)) }
     fn hipExtEnableLogging() { Ok(()) }

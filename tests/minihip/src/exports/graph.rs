@@ -1,8 +1,8 @@
 //! Graphs and their nodes.
 
 use crate::abi::{
-    BatchMemOpParams, Extent, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms, MemsetParams,
-    PitchedPtr,
+    BatchMemOpParams, DrvMemcpy3D, Extent, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms,
+    MemsetParams, PitchedPtr,
 };
 use crate::api::{In, Out, hip_alias, hip_api};
 use crate::copy::{self, Copy, Shape, Source};
@@ -11,7 +11,7 @@ use crate::event;
 use crate::exports::copy::{Plan, from_symbol, to_symbol};
 use crate::exports::stream::batch_op;
 use crate::fill::Fill;
-use crate::graph::{self, GraphAllocation, Node, NodeOp};
+use crate::graph::{self, Batch, GraphAllocation, Node, NodeOp};
 use crate::graph_exec;
 use crate::kernel::Launch;
 use crate::launch::{self, Geometry};
@@ -165,16 +165,46 @@ fn event_of(node: &Node, want_record: i32) -> HipResult<usize> {
     }
 }
 
-fn batch_ops(count: u32, params: In<BatchMemOpParams>) -> HipResult<NodeOp> {
-    let ops: Vec<Op> = params
-        .array(count as usize)?
-        .iter()
-        .map(batch_op)
-        .collect::<HipResult<Vec<_>>>()?
-        .into_iter()
-        .flatten()
-        .collect();
-    Ok(NodeOp::Batch(Arc::new(ops)))
+fn batch_ops(params: &BatchMemOpNodeParams) -> HipResult<NodeOp> {
+    let described = params.operations.array(params.count as usize)?;
+    let ops = described.iter().map(batch_op).collect::<HipResult<Vec<_>>>()?.into_iter().flatten().collect();
+    Ok(NodeOp::Batch(Arc::new(Batch { ops, params: described, flags: params.flags })))
+}
+
+/// Bytes of a kernel node's attribute: those of the union's member that it names.
+fn attribute_bytes(attribute: i32) -> HipResult<usize> {
+    match attribute {
+        // Access policy window, cooperative, synchronisation policy, cluster dimension, cluster scheduling, priority, memory
+        // synchronisation domain map and domain.
+        1 => Ok(32),
+        2 | 3 | 5 | 8 | 10 => Ok(4),
+        4 => Ok(12),
+        9 => Ok(2),
+        _ => Err(HipError::INVALID_VALUE),
+    }
+}
+
+/// Parameters of a copy node, as `HIP_MEMCPY3D` between places in memory.
+fn driver_copy_params(copy: &Copy) -> HipResult<DrvMemcpy3D> {
+    /// `hipMemoryTypeUnified`: the address says where it is.
+    const UNIFIED: i32 = 11;
+    let Source::Memory(src) = copy.src else { return Err(HipError::INVALID_VALUE) };
+    let shape = &copy.shape;
+    let rows = |slice: usize, pitch: usize| slice.checked_div(pitch).unwrap_or(shape.height);
+    Ok(DrvMemcpy3D {
+        src_memory_type: UNIFIED,
+        src_device: src,
+        src_pitch: shape.src_pitch,
+        src_height: rows(shape.src_slice, shape.src_pitch),
+        dst_memory_type: UNIFIED,
+        dst_device: copy.dst,
+        dst_pitch: shape.dst_pitch,
+        dst_height: rows(shape.dst_slice, shape.dst_pitch),
+        width_bytes: shape.width,
+        height: shape.height,
+        depth: shape.depth,
+        ..DrvMemcpy3D::default()
+    })
 }
 
 /// `hipBatchMemOpNodeParams`.
@@ -231,7 +261,7 @@ hip_api! {
     fn hipDrvGraphAddMemsetNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<MemsetParams>, _context: usize) {
         add(out, graph, deps, count, memset_op(&params.get()?)?)
     }
-    fn hipDrvGraphAddMemcpyNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<crate::abi::DrvMemcpy3D>, _context: usize) {
+    fn hipDrvGraphAddMemcpyNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<DrvMemcpy3D>, _context: usize) {
         add(out, graph, deps, count, copy_op(&Plan::driver_volume(&params.get()?)?)?)
     }
     fn hipGraphAddHostNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<HostNodeParams>) {
@@ -261,8 +291,7 @@ hip_api! {
         add(out, graph, deps, count, NodeOp::MemFree(address))
     }
     fn hipGraphAddBatchMemOpNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<BatchMemOpNodeParams>) {
-        let params = params.get()?;
-        add(out, graph, deps, count, batch_ops(params.count, params.operations)?)
+        add(out, graph, deps, count, batch_ops(&params.get()?)?)
     }
     fn hipGraphMemAllocNodeGetParams(node: usize, out: Out<MemAllocNodeParams>) {
         let NodeOp::MemAlloc(allocation) = graph::node(node)?.op else { return Err(HipError::INVALID_VALUE) };
@@ -351,12 +380,16 @@ hip_api! {
     fn hipGraphEventWaitNodeGetEvent(node: usize, out: Out<usize>) { out.set(event_of(&graph::node(node)?, WAIT)?) }
     fn hipGraphEventWaitNodeSetEvent(node: usize, event: usize) { set(node, NodeOp::EventWait(event::resolve(event)?)) }
     fn hipGraphBatchMemOpNodeSetParams(node: usize, params: In<BatchMemOpNodeParams>) {
-        let params = params.get()?;
-        set(node, batch_ops(params.count, params.operations)?)
+        set(node, batch_ops(&params.get()?)?)
     }
     fn hipGraphExecBatchMemOpNodeSetParams(exec: usize, node: usize, params: In<BatchMemOpNodeParams>) {
-        let params = params.get()?;
-        set_exec(exec, node, batch_ops(params.count, params.operations)?)
+        set_exec(exec, node, batch_ops(&params.get()?)?)
+    }
+    fn hipGraphBatchMemOpNodeGetParams(node: usize, out: Out<BatchMemOpNodeParams>) {
+        let NodeOp::Batch(batch) = graph::node(node)?.op else { return Err(HipError::INVALID_VALUE) };
+        // The array lives as long as the node has these parameters.
+        let operations = In::from_address(batch.params.as_ptr() as usize);
+        out.set(BatchMemOpNodeParams { context: 0, count: batch.params.len() as u32, operations, flags: batch.flags })
     }
     fn hipGraphExecKernelNodeSetParams(exec: usize, node: usize, params: In<KernelNodeParams>) { set_exec(exec, node, kernel_op(&params.get()?)?) }
     fn hipGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: In<Memcpy3DParms>) { set_exec(exec, node, copy_op(&Plan::volume(&params.get()?)?)?) }
@@ -374,8 +407,34 @@ hip_api! {
     fn hipGraphExecEventRecordNodeSetEvent(exec: usize, node: usize, event: usize) { set_exec(exec, node, NodeOp::EventRecord(event::resolve(event)?)) }
     fn hipGraphExecEventWaitNodeSetEvent(exec: usize, node: usize, event: usize) { set_exec(exec, node, NodeOp::EventWait(event::resolve(event)?)) }
     fn hipGraphKernelNodeCopyAttributes(from: usize, to: usize) {
-        let (from, to) = (graph::node(from)?, graph::node(to)?);
-        if from.op.node_type() == 0 && to.op.node_type() == 0 { Ok(()) } else { Err(HipError::INVALID_VALUE) }
+        let from = graph::node(from)?;
+        if from.op.node_type() != 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
+        graph::set_attributes(to, |attributes| *attributes = from.attributes)
+    }
+    fn hipGraphKernelNodeSetAttribute(node: usize, attribute: i32, value: In<u8>) {
+        let value = value.array(attribute_bytes(attribute)?)?;
+        graph::set_attributes(node, |attributes| drop(attributes.insert(attribute, value)))
+    }
+    fn hipGraphKernelNodeGetAttribute(node: usize, attribute: i32, value: Out<u8>) {
+        let unset = vec![0; attribute_bytes(attribute)?];
+        let node = graph::node(node)?;
+        if node.op.node_type() != 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
+        value.set_array(node.attributes.get(&attribute).unwrap_or(&unset))
+    }
+    fn hipDrvGraphMemcpyNodeGetParams(node: usize, out: Out<DrvMemcpy3D>) {
+        let NodeOp::Run(Op::Copy(copy)) = graph::node(node)?.op else { return Err(HipError::INVALID_VALUE) };
+        out.set(driver_copy_params(&copy)?)
+    }
+    fn hipDrvGraphMemcpyNodeSetParams(node: usize, params: In<DrvMemcpy3D>) { set(node, copy_op(&Plan::driver_volume(&params.get()?)?)?) }
+    fn hipDrvGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: In<DrvMemcpy3D>, _context: usize) {
+        set_exec(exec, node, copy_op(&Plan::driver_volume(&params.get()?)?)?)
+    }
+    fn hipDrvGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: In<MemsetParams>, _context: usize) {
+        set_exec(exec, node, memset_op(&params.get()?)?)
     }
 }
 

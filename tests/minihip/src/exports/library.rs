@@ -127,6 +127,12 @@ hip_api! {
         len_bytes.set_if_given(size);
         Ok(())
     }
+    fn hipLibraryGetManaged(address: Out<usize>, len_bytes: Out<usize>, library: usize, name: InStr) {
+        let found = resolve(library)?.code(current_device()?.index)?.managed(name.get()?)?;
+        address.set_if_given(found.storage);
+        len_bytes.set_if_given(found.len_bytes);
+        Ok(())
+    }
     fn hipKernelGetLibrary(out: Out<usize>, handle: usize) { out.set(kernel(handle)?.library) }
     fn hipKernelGetName(out: Out<*const c_char>, handle: usize) {
         // Lives as long as the library.

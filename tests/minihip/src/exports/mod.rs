@@ -1,21 +1,27 @@
 //! The entry points, by HIP's own sections.
 
 mod array;
+mod batch;
 mod capture;
 mod context;
 mod copy;
 mod device;
 mod event;
+mod execution_context;
 mod fill;
 mod graph;
 mod graph_exec;
+mod ipc;
 mod launch;
 mod library;
+mod link;
 mod lookup;
 mod memory;
 mod module;
 mod pool;
 mod stream;
+mod texture;
+mod texture_reference;
 mod vmm;
 
 pub(crate) use copy::{MemcpyAttributes, Plan};

@@ -1,7 +1,7 @@
 //! Modules, functions, registered fat binaries and occupancy.
 
-use crate::abi::FuncAttributes;
-use crate::api::{InStr, Out, hip_api};
+use crate::abi::{Dim3, FuncAttributes, LaunchAttribute, LaunchConfig};
+use crate::api::{In, InStr, Out, hip_api};
 use crate::capture;
 use crate::cuda;
 use crate::error::{HipError, HipResult};
@@ -100,6 +100,25 @@ fn max_potential(
     block_size.set(threads)
 }
 
+/// Most blocks of a cluster.
+const MAX_CLUSTER_BLOCKS: i32 = 8;
+/// `hipLaunchAttributeClusterDimension`.
+const CLUSTER_DIMENSION: i32 = 4;
+
+fn threads_of(config: &LaunchConfig) -> HipResult<i32> {
+    let threads = config.block.volume().and_then(|threads| i32::try_from(threads).ok());
+    threads.ok_or(HipError::INVALID_CONFIGURATION)
+}
+
+/// Blocks of a cluster, as a launch's attributes have it: one where they say nothing.
+fn cluster_blocks(config: &LaunchConfig) -> HipResult<i32> {
+    let attributes = In::<LaunchAttribute>::from_address(config.attributes).array(config.attribute_count as usize)?;
+    let Some(found) = attributes.iter().find(|attribute| attribute.id == CLUSTER_DIMENSION) else { return Ok(1) };
+    let [x, y, z, ..] = found.value;
+    let blocks = Dim3 { x, y, z }.volume().and_then(|blocks| i32::try_from(blocks).ok());
+    blocks.filter(|blocks| (1..=MAX_CLUSTER_BLOCKS).contains(blocks)).ok_or(HipError::INVALID_VALUE)
+}
+
 fn host_kernel(host: usize) -> HipResult<std::sync::Arc<Kernel>> {
     launch::find_kernel(host, current_device()?.index)
 }
@@ -119,6 +138,10 @@ hip_api! {
         out.set(module::resolve(module)?.function(name)?)
     }
     fn hipModuleGetFunctionCount(out: Out<u32>, module: usize) { out.set(module::resolve(module)?.code.kernel_names().len() as u32) }
+    fn hipModuleEnumerateFunctions(out: Out<usize>, count: u32, module: usize) {
+        out.check()?;
+        out.set_array(&module::resolve(module)?.functions(count as usize)?)
+    }
     fn hipModuleGetGlobal(address: Out<usize>, len_bytes: Out<usize>, module: usize, name: InStr) {
         let name = name.get()?;
         if !address.is_given() && !len_bytes.is_given() {
@@ -175,6 +198,18 @@ hip_api! {
     }
     fn hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, function: usize, shared_bytes: usize, limit: i32, _flags: u32) {
         max_potential(&*module::resolve_function(function)?, grid, block, shared_bytes, limit)
+    }
+    fn hipOccupancyMaxPotentialClusterSize(out: Out<i32>, host: usize, config: In<LaunchConfig>) {
+        out.check()?;
+        let config = config.get()?;
+        let blocks = blocks_per_multiprocessor(&*host_kernel(host)?, threads_of(&config)?, config.shared_bytes)?;
+        out.set(blocks.min(MAX_CLUSTER_BLOCKS))
+    }
+    fn hipOccupancyMaxActiveClusters(out: Out<i32>, host: usize, config: In<LaunchConfig>) {
+        out.check()?;
+        let config = config.get()?;
+        let blocks = blocks_per_multiprocessor(&*host_kernel(host)?, threads_of(&config)?, config.shared_bytes)?;
+        out.set(blocks * properties::MULTIPROCESSORS / cluster_blocks(&config)?)
     }
     fn hipOccupancyAvailableDynamicSMemPerBlock(out: Out<usize>, host: usize, blocks: i32, threads: i32) {
         out.check()?;
@@ -271,6 +306,44 @@ pub(crate) extern "C" fn __hipRegisterVar(
         }
         Ok(())
     });
+}
+
+/// `__hipRegisterTexture` and `__hipRegisterSurface`: a variable of 8 bytes, found by the host's like others.
+fn register_image(name: &'static str, binary: usize, host: usize, device: InStr) {
+    crate::api::enter(name, || {
+        if cuda::is_active() {
+            return Err(HipError::NOT_SUPPORTED);
+        }
+        fat_binary::register_variable(binary, host, device.get()?, size_of::<usize>());
+        Ok(())
+    });
+}
+
+/// `__hipRegisterTexture`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __hipRegisterTexture(
+    binary: usize,
+    host: usize,
+    _host_name: usize,
+    name: InStr,
+    _kind: i32,
+    _normalized: i32,
+    _external: i32,
+) {
+    register_image("__hipRegisterTexture", binary, host, name);
+}
+
+/// `__hipRegisterSurface`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __hipRegisterSurface(
+    binary: usize,
+    host: usize,
+    _host_name: usize,
+    name: InStr,
+    _kind: i32,
+    _external: i32,
+) {
+    register_image("__hipRegisterSurface", binary, host, name);
 }
 
 /// `__hipRegisterManagedVar`: the host's pointer is set to storage that host and devices share.

@@ -1,0 +1,110 @@
+//! What became of every call, by entry point: a call that is neither issued nor left out for a reason fails the replay.
+//!
+//! What is issued is counted in the finished chunks, so that a call that planning loses on the way is missed.
+
+use hrr_format::catalogue::{APIS, Api};
+
+use crate::instruction::{Chunk, flag};
+
+/// Calls of one entry point.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    /// In the archive.
+    recorded: u64,
+    /// With an instruction in a chunk that was delivered.
+    issued: u64,
+    /// Left out, counted under its reason elsewhere.
+    left_out: u64,
+}
+
+/// The account of a replay's calls.
+#[derive(Debug)]
+pub(crate) struct CallAccount {
+    rows: Box<[Row]>,
+}
+
+impl Default for CallAccount {
+    fn default() -> Self {
+        CallAccount { rows: vec![Row::default(); APIS.len()].into_boxed_slice() }
+    }
+}
+
+impl CallAccount {
+    /// A call was found in the archive.
+    pub(crate) fn recorded(&mut self, api: &Api) {
+        self.rows[usize::from(api.id)].recorded += 1;
+    }
+
+    /// A call is left out for a reason that the summary counts.
+    pub(crate) fn left_out(&mut self, api: &Api) {
+        self.rows[usize::from(api.id)].left_out += 1;
+    }
+
+    /// Counts the calls that a finished chunk issues. A chunk's calls are in order of their events; what is issued for a call
+    /// besides is auxiliary, or belongs to a call that was there before.
+    pub(crate) fn issued(&mut self, chunk: &Chunk) {
+        let mut next_event = 0;
+        for instruction in &chunk.instructions {
+            if instruction.flags & flag::AUXILIARY == 0 && instruction.event >= next_event {
+                next_event = instruction.event + 1;
+                self.rows[usize::from(instruction.api)].issued += 1;
+            }
+        }
+    }
+
+    /// The entry points whose calls do not add up, with how many are missing (negative: too many were issued).
+    pub(crate) fn lost(&self) -> Vec<(&'static str, i64)> {
+        let difference = |row: &Row| row.recorded as i64 - row.issued as i64 - row.left_out as i64;
+        APIS.iter()
+            .zip(&self.rows)
+            .map(|(api, row)| (api.name, difference(row)))
+            .filter(|&(_, lost)| lost != 0)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::draft::{Draft, Issue};
+
+    fn chunk(calls: &[(u64, &'static Api, u16)]) -> Chunk {
+        unsafe fn nothing(_: *const std::ffi::c_void, _: *const u64) -> crate::thunk::Outcome {
+            crate::thunk::Outcome { code: 0, raw: 0 }
+        }
+        let mut chunk = Chunk::default();
+        for &(event, api, flags) in calls {
+            let draft = Draft::new(&mut chunk, 0, []);
+            let issue = Issue {
+                thunk: nothing,
+                function: std::ptr::null(),
+                api,
+                progress: 0,
+                event,
+                lane: 0,
+                expected: 0,
+                device: -1,
+                flags,
+            };
+            draft.finish(&mut chunk, issue, &[]);
+        }
+        chunk
+    }
+
+    #[test]
+    fn a_call_without_an_instruction_is_lost() {
+        let malloc = Api::by_name("hipMalloc").unwrap();
+        let free = Api::by_name("hipFree").unwrap();
+        let mut account = CallAccount::default();
+        for api in [malloc, free, free, free] {
+            account.recorded(api);
+        }
+        account.left_out(free);
+        // Event 0 is the allocation, with a fill of replay's own; event 1 one of the frees; the last instruction belongs to an
+        // earlier call.
+        account.issued(&chunk(&[(0, malloc, 0), (0, malloc, flag::AUXILIARY), (1, free, 0), (0, malloc, 0)]));
+        assert_eq!(account.lost(), [("hipFree", 1)]);
+        account.issued(&chunk(&[(2, free, 0)]));
+        assert_eq!(account.lost(), []);
+    }
+}

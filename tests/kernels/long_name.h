@@ -1,0 +1,17 @@
+/* A kernel's name of some thousand characters, for the kernel and for the programs that launch it. */
+#ifndef LONG_NAME_H
+#define LONG_NAME_H
+#define LONG_NAME_JOIN_(a, b) a##b
+#define LONG_NAME_JOIN(a, b) LONG_NAME_JOIN_(a, b)
+#define LONG_NAME_16 kernel_of_a_name
+#define LONG_NAME_32 LONG_NAME_JOIN(LONG_NAME_16, LONG_NAME_16)
+#define LONG_NAME_64 LONG_NAME_JOIN(LONG_NAME_32, LONG_NAME_32)
+#define LONG_NAME_128 LONG_NAME_JOIN(LONG_NAME_64, LONG_NAME_64)
+#define LONG_NAME_256 LONG_NAME_JOIN(LONG_NAME_128, LONG_NAME_128)
+#define LONG_NAME_512 LONG_NAME_JOIN(LONG_NAME_256, LONG_NAME_256)
+#define LONG_NAME_1024 LONG_NAME_JOIN(LONG_NAME_512, LONG_NAME_512)
+#define LONG_NAME_2048 LONG_NAME_JOIN(LONG_NAME_1024, LONG_NAME_1024)
+#define LONG_NAME LONG_NAME_JOIN(LONG_NAME_2048, LONG_NAME_2048)
+#define LONG_NAME_TEXT_(name) #name
+#define LONG_NAME_TEXT(name) LONG_NAME_TEXT_(name)
+#endif

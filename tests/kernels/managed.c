@@ -1,0 +1,17 @@
+/* A managed variable: memory that host and device share, behind a pointer in the code object. What it starts as is in
+ * `counters.managed`, from which runtimes take its size too. */
+#include "hip_kernel.h"
+
+#if defined(__NVPTX__)
+/* PTX names have no dots; there the variable is an ordinary pointer. */
+DEVICE uint32_t *counters;
+#else
+DEVICE uint32_t counters_start[4] __asm__("counters.managed") = {5, 50, 500, 5000};
+DEVICE uint32_t *counters;
+#endif
+
+/* counters[i] = counters[i] * factor + i */
+KERNEL(count_managed, uint32_t, factor, int, n) {
+  uint32_t i = THREAD_IDX(x);
+  if (i < (uint32_t)n) counters[i] = counters[i] * factor + i;
+}

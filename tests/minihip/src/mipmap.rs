@@ -1,0 +1,81 @@
+//! Mipmapped arrays: an array for each level, each half the size of the one before.
+
+use crate::array::{self, Array, Layout};
+use crate::error::{HipError, HipResult};
+use crate::registry::Registry;
+use std::sync::Arc;
+
+/// Most levels of a mipmapped array: enough for 32768 elements a side.
+pub(crate) const MAX_LEVELS: usize = 16;
+/// Alignment of a mipmapped array in bytes, as its memory requirements tell.
+const ALIGNMENT_BYTES: usize = 256;
+
+/// A mipmapped array.
+#[derive(Debug)]
+pub(crate) struct Mipmap {
+    /// Handle of each level's array, the largest first.
+    levels: Vec<usize>,
+}
+
+static MIPMAPS: Registry<Mipmap> = Registry::new();
+
+/// Makes a mipmapped array on `device`. Fails with `hipErrorInvalidValue` on more levels than the size has.
+pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResult<usize> {
+    let longest = layout.width.max(layout.height).max(layout.depth);
+    let most = (longest.checked_ilog2().ok_or(HipError::INVALID_VALUE)? as usize + 1).min(MAX_LEVELS);
+    let count = level_count as usize;
+    if count == 0 || count > most {
+        return Err(HipError::INVALID_VALUE);
+    }
+    let mut levels = Vec::with_capacity(count);
+    for level in 0..count {
+        let half = |size: usize| if size == 0 { 0 } else { (size >> level).max(1) };
+        let smaller =
+            Layout { width: half(layout.width), height: half(layout.height), depth: half(layout.depth), ..layout };
+        match array::create(device, smaller) {
+            Ok(array) => levels.push(array),
+            Err(error) => {
+                destroy_levels(&levels);
+                return Err(error);
+            }
+        }
+    }
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels }))
+}
+
+fn destroy_levels(levels: &[usize]) {
+    for &level in levels {
+        // A level that the program destroyed itself is gone already.
+        let _ = array::destroy(level);
+    }
+}
+
+/// The mipmapped array a handle stands for. Fails with `hipErrorInvalidHandle`.
+pub(crate) fn resolve(handle: usize) -> HipResult<Arc<Mipmap>> {
+    MIPMAPS.get(handle).ok_or(HipError::INVALID_HANDLE)
+}
+
+/// Ends a mipmapped array and its levels, once nothing enqueued can touch them.
+pub(crate) fn destroy(handle: usize) -> HipResult {
+    destroy_levels(&MIPMAPS.remove(handle).ok_or(HipError::INVALID_HANDLE)?.levels);
+    Ok(())
+}
+
+impl Mipmap {
+    /// Handle of a level's array. Fails with `hipErrorInvalidValue` on a level there is not.
+    pub(crate) fn level(&self, level: u32) -> HipResult<usize> {
+        self.levels.get(level as usize).copied().ok_or(HipError::INVALID_VALUE)
+    }
+
+    /// The levels' arrays, the largest first.
+    pub(crate) fn arrays(&self) -> HipResult<Vec<Arc<Array>>> {
+        self.levels.iter().map(|&level| array::resolve(level)).collect()
+    }
+
+    /// Size and alignment in bytes.
+    pub(crate) fn requirements(&self) -> HipResult<(usize, usize)> {
+        let sizes = self.arrays()?;
+        let bytes = sizes.iter().map(|array| Ok(array.slice()? * array.layout.depth.max(1)));
+        Ok((bytes.sum::<HipResult<usize>>()?, ALIGNMENT_BYTES))
+    }
+}
