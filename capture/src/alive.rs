@@ -16,7 +16,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Gives a sign of life.
 pub(crate) fn beat() {
-    if !process::is_recording() {
+    if !process::is_under_way() {
         return;
     }
     let path = process::current().dir().join(ALIVE_FILE);

@@ -7,10 +7,24 @@ use std::path::PathBuf;
 
 use hrr_format::stream_file::ContentsMode;
 
+use crate::ring;
+use crate::window::trigger::Trigger;
+
 /// Directory of the archive; unset or blank means that nothing is recorded.
 const OUTPUT: &CStr = c"HIP_HRR_CAPTURE_OUTPUT";
 /// `1` records contents too.
 const CONTENT: &CStr = c"HIP_HRR_CAPTURE_CONTENT";
+/// `0` leaves out what the host stores in memory that devices use directly.
+const HOST_SNAPSHOTS: &CStr = c"HIP_HRR_HOST_SNAPSHOTS";
+/// Largest allocation in MiB that is looked through for it, and all of them together.
+const HOST_SNAPSHOT_MAX_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_MAX_MB";
+const HOST_SNAPSHOT_TOTAL_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_TOTAL_MB";
+/// `all` looks through all such memory before each launch, and not only through what the launch is given addresses in.
+const HOST_SNAPSHOT_SCOPE: &CStr = c"HIP_HRR_HOST_SNAPSHOT_SCOPE";
+/// Records only a window of the program.
+const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
+/// Keeps the last calls only.
+const FLIGHT_RECORDER: &CStr = c"HIP_HRR_FLIGHT_RECORDER";
 /// Where launchers put a process's rank, in order of preference.
 const RANKS: [&CStr; 5] =
     [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
@@ -22,6 +36,8 @@ pub(crate) enum Request {
     Off,
     /// Recording was asked for and is refused because the process runs with privileges that its caller lacks.
     Privileged,
+    /// Recording was asked for in a way that makes no sense.
+    Wrong(String),
     /// Recording.
     Record(Config),
 }
@@ -33,6 +49,32 @@ pub(crate) struct Config {
     pub(crate) root: PathBuf,
     /// Whether contents are recorded.
     pub(crate) contents: ContentsMode,
+    /// Whether what the host stores in memory that devices use directly is recorded with them.
+    pub(crate) host_snapshots: Option<HostSnapshots>,
+    /// What part of the program is recorded; `None` = all of it.
+    pub(crate) window: Option<Trigger>,
+    /// Most bytes of stream files, where only the last calls are kept, without contents.
+    pub(crate) flight_recorder_bytes: Option<u64>,
+}
+
+/// How memory that devices use directly is looked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostSnapshots {
+    /// Largest allocation in bytes.
+    pub(crate) max_bytes: u64,
+    /// All allocations together, in bytes; as much memory is taken for copies of them.
+    pub(crate) total_bytes: u64,
+    /// Which memory is looked through before a launch.
+    pub(crate) scope: Scope,
+}
+
+/// Which memory is looked through before a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// What the launch is given addresses in.
+    Arguments,
+    /// All that devices can use.
+    All,
 }
 
 /// Reads the environment.
@@ -54,9 +96,47 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
         Some(value) if value.as_bytes().trim_ascii() == b"1" => ContentsMode::Contents,
         _ => ContentsMode::MetadataOnly,
     };
+    let host_snapshots = if contents == ContentsMode::Contents { host_snapshots(variable) } else { None };
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
-    Request::Record(Config { root, contents })
+    let ring = variable(FLIGHT_RECORDER).map(|value| value.to_string_lossy().into_owned());
+    let ring = ring.filter(|text| !text.trim().is_empty()).map(|text| ring::size(&text)).transpose();
+    match (windows(variable), ring) {
+        (Ok(Some(_)), Ok(Some(_))) => {
+            Request::Wrong("HIP_HRR_CAPTURE_WINDOW and HIP_HRR_FLIGHT_RECORDER exclude each other".to_owned())
+        }
+        (Ok(_), Ok(Some(_))) if contents == ContentsMode::Contents => Request::Wrong(
+            "a flight recorder keeps no contents: HIP_HRR_FLIGHT_RECORDER excludes HIP_HRR_CAPTURE_CONTENT=1"
+                .to_owned(),
+        ),
+        (Ok(window), Ok(flight_recorder_bytes)) => {
+            Request::Record(Config { root, contents, host_snapshots, window, flight_recorder_bytes })
+        }
+        (Err(reason), _) | (_, Err(reason)) => Request::Wrong(reason),
+    }
+}
+
+/// What part of the program is recorded, as the environment says; `None` where that is all of it, or says nothing sensible.
+pub(crate) fn window() -> Option<Trigger> {
+    windows(&variable).ok().flatten()
+}
+
+fn windows(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Result<Option<Trigger>, String> {
+    let text = variable(WINDOW).map(|value| value.to_string_lossy().into_owned());
+    text.filter(|text| !text.trim().is_empty()).map(|text| Trigger::parse(&text)).transpose()
+}
+
+fn host_snapshots(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<HostSnapshots> {
+    let is = |name: &CStr, word: &[u8]| variable(name).is_some_and(|value| value.as_bytes().trim_ascii() == word);
+    let bytes = |name: &CStr, default: u64| {
+        let value = variable(name).and_then(|value| value.to_str()?.trim().parse().ok());
+        u64::saturating_mul(value.unwrap_or(default), 1 << 20)
+    };
+    (!is(HOST_SNAPSHOTS, b"0")).then(|| HostSnapshots {
+        max_bytes: bytes(HOST_SNAPSHOT_MAX_MB, 64),
+        total_bytes: bytes(HOST_SNAPSHOT_TOTAL_MB, 1024),
+        scope: if is(HOST_SNAPSHOT_SCOPE, b"all") { Scope::All } else { Scope::Arguments },
+    })
 }
 
 /// Whether this library is in the process because the loader was asked to preload it.
@@ -168,6 +248,35 @@ mod tests {
         assert_eq!(
             mode(&with(&[("HIP_HRR_CAPTURE_OUTPUT", "/x"), ("HIP_HRR_CAPTURE_CONTENT", "yes")])),
             ContentsMode::MetadataOnly
+        );
+    }
+
+    #[test]
+    fn memory_that_devices_use_is_looked_through_in_contents_mode_only() {
+        let settings = |pairs: &'static [(&'static str, &'static str)]| match decide(false, &with(pairs)) {
+            Request::Record(config) => config.host_snapshots,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(settings(&[("HIP_HRR_CAPTURE_OUTPUT", "/x")]), None);
+        let on = HostSnapshots { max_bytes: 64 << 20, total_bytes: 1 << 30, scope: Scope::Arguments };
+        assert_eq!(settings(&[("HIP_HRR_CAPTURE_OUTPUT", "/x"), ("HIP_HRR_CAPTURE_CONTENT", "1")]), Some(on));
+        let all = HostSnapshots { max_bytes: 2 << 20, scope: Scope::All, ..on };
+        assert_eq!(
+            settings(&[
+                ("HIP_HRR_CAPTURE_OUTPUT", "/x"),
+                ("HIP_HRR_CAPTURE_CONTENT", "1"),
+                ("HIP_HRR_HOST_SNAPSHOT_MAX_MB", "2"),
+                ("HIP_HRR_HOST_SNAPSHOT_SCOPE", "all"),
+            ]),
+            Some(all)
+        );
+        assert_eq!(
+            settings(&[
+                ("HIP_HRR_CAPTURE_OUTPUT", "/x"),
+                ("HIP_HRR_CAPTURE_CONTENT", "1"),
+                ("HIP_HRR_HOST_SNAPSHOTS", "0"),
+            ]),
+            None
         );
     }
 

@@ -5,6 +5,7 @@ use hrr_format::catalogue::{Access, Api, Effect, Role, STRUCTS, Size};
 
 use crate::contents::allocations::Owner;
 use crate::contents::graph_copies::GraphCopy;
+use crate::contents::host_memory::Kind;
 use crate::contents::pending_results::Waited;
 use crate::contents::region::Region;
 use crate::plan::{Inputs, Plan};
@@ -45,6 +46,10 @@ pub(crate) enum Hook {
     DestroyStream,
     /// A device is reset: everything on it is gone.
     Reset,
+    /// Memory is mapped into a reserved address range.
+    Map,
+    /// Memory is taken out of a reserved address range.
+    Unmap,
     /// Something happens to a graph.
     Graph(GraphHook),
 }
@@ -117,6 +122,8 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipStreamEndCapture", Hook::EndCapture),
     ("hipStreamEndCapture_spt", Hook::EndCapture),
     ("hipStreamDestroy", Hook::DestroyStream),
+    ("hipMemMap", Hook::Map),
+    ("hipMemUnmap", Hook::Unmap),
     ("hipDeviceReset", Hook::Reset),
     ("hipDevicePrimaryCtxReset", Hook::Reset),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
@@ -124,6 +131,9 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNodeFromSymbol", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNodeToSymbol", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddKernelNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphAddMemsetNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipDrvGraphAddMemsetNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddNode", Hook::Graph(GraphHook::AddNode)),
     ("hipDrvGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddChildGraphNode", Hook::Graph(GraphHook::AddChild)),
@@ -136,12 +146,17 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipGraphMemcpyNodeSetParams1D", Hook::Graph(GraphHook::SetNode)),
     ("hipGraphMemcpyNodeSetParamsFromSymbol", Hook::Graph(GraphHook::SetNode)),
     ("hipGraphMemcpyNodeSetParamsToSymbol", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphKernelNodeSetParams", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphMemsetNodeSetParams", Hook::Graph(GraphHook::SetNode)),
     ("hipGraphNodeSetParams", Hook::Graph(GraphHook::SetNode)),
     ("hipDrvGraphMemcpyNodeSetParams", Hook::Graph(GraphHook::SetNode)),
     ("hipGraphExecMemcpyNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphExecMemcpyNodeSetParams1D", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphExecMemcpyNodeSetParamsFromSymbol", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphExecMemcpyNodeSetParamsToSymbol", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecKernelNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipGraphExecMemsetNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
+    ("hipDrvGraphExecMemsetNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphExecNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
     ("hipDrvGraphExecMemcpyNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphDestroyNode", Hook::Graph(GraphHook::DestroyNode)),
@@ -226,8 +241,15 @@ impl HookCall<'_> {
             Hook::Memory => self.forget_memory(),
             // Before the call: afterwards another thread may be given the same handle.
             Hook::Unload => process.kernels().unload(self.word(0)),
-            Hook::Reset => process.pending().reset(),
-            Hook::DestroyStream => process.pending().forget_stream(self.word(0)),
+            Hook::Reset => {
+                process.pending().reset();
+                process.host_memory().inspect(|memory| memory.reset());
+            }
+            Hook::DestroyStream => {
+                process.pending().forget_stream(self.word(0));
+                process.host_memory().inspect(|memory| memory.forget_stream(self.word(0)));
+            }
+            Hook::Unmap => process.allocations().unmap(self.word(0), self.word(1)),
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
             Hook::Graph(GraphHook::DestroyExec) => process.graphs().remove_exec(self.word(0)),
@@ -281,9 +303,15 @@ impl HookCall<'_> {
                 Hook::Enumeration(what) => self.name_enumerated(what),
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
+                Hook::Map => process.allocations().map(self.word(0), self.word(1)),
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::LinkedFile | Hook::EndCapture | Hook::Unload | Hook::DestroyStream | Hook::Reset | Hook::None => {
-                }
+                Hook::LinkedFile
+                | Hook::EndCapture
+                | Hook::Unload
+                | Hook::DestroyStream
+                | Hook::Reset
+                | Hook::Unmap
+                | Hook::None => {}
             }
         }
     }
@@ -373,8 +401,10 @@ impl HookCall<'_> {
             match param.role {
                 Role::FreeDevice | Role::FreeRange => {
                     allocations.remove(address);
+                    self.process.host_memory().inspect(|memory| memory.remove(address));
                 }
                 Role::FreeHost | Role::Unpin => {
+                    self.process.host_memory().inspect(|memory| memory.remove(address));
                     let len_bytes = allocations.remove(address).unwrap_or(1);
                     self.process.pending().drop_overlapping(&Region::range(address, len_bytes));
                 }
@@ -385,22 +415,41 @@ impl HookCall<'_> {
 
     /// Memory that the call gave out or pinned.
     unsafe fn remember_memory(&self) {
-        let allocations = self.process.allocations();
+        let (api, allocations, host_memory) = (self.plan.api, self.process.allocations(), self.process.host_memory());
+        let follow = |base, len_bytes, kind| {
+            if let Some(memory) = host_memory {
+                memory.insert(base, len_bytes, kind);
+            }
+        };
         let inputs = Inputs { api: self.plan.api, words: self.words, structure: None };
         for param in self.plan.api.params {
             let word = usize::from(param.word);
             // SAFETY: by the caller's contract results are where the arguments say.
             unsafe {
                 match param.role {
-                    Role::NewDevice(size) | Role::NewManaged(size) | Role::NewRange(size) => {
+                    Role::NewDevice(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
                     }
+                    Role::NewManaged(size) => {
+                        allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
+                        follow(self.pointee(word), size.value(&inputs), Kind::Managed);
+                    }
+                    Role::NewRange(size) => allocations.reserve(self.pointee(word), size.value(&inputs)),
                     Role::NewHost(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Pinned);
+                        follow(self.pointee(word), size.value(&inputs), Kind::Pinned);
                     }
-                    Role::Pin(size) => allocations.insert(self.word(word), size.value(&inputs), Owner::Pinned),
+                    Role::Pin(size) => {
+                        allocations.insert(self.word(word), size.value(&inputs), Owner::Pinned);
+                        follow(self.word(word), size.value(&inputs), Kind::Pinned);
+                    }
                     Role::GetDevice(size) => {
                         let address = self.pointee(word);
+                        if let Some(host) = api.params.iter().find(|param| matches!(param.role, Role::Host(..)))
+                            && let Some(memory) = host_memory
+                        {
+                            memory.alias(address, self.word(usize::from(host.word)));
+                        }
                         // A device alias of pinned memory may have the address of that memory.
                         if size != Size::Unknown && allocations.find(address).is_none() {
                             allocations.insert(address, size.value(&inputs), Owner::Device);

@@ -2,6 +2,7 @@
 
 use hrr_format::record::{MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
+use crate::contents::host_memory;
 use crate::kernels::{Kernel, is_pointer};
 use crate::plan::LaunchShape;
 use crate::process::Process;
@@ -119,6 +120,39 @@ unsafe fn extra_buffer(extra: u64) -> Option<(*const u8, usize)> {
     // SAFETY: the caller vouches for the address of a length.
     let len_bytes = unsafe { (size as *const usize).read_unaligned() };
     (len_bytes <= MAX_RECORD_BYTES).then_some((buffer as *const u8, len_bytes))
+}
+
+/// Tells of every word among the arguments of a launch that may be an address in host memory which devices use.
+///
+/// # Safety
+/// The launch's arguments are readable.
+pub(crate) unsafe fn addresses(draft: &Draft, visit: &mut dyn FnMut(u64)) {
+    /// Longest arguments that are looked through on the stack.
+    const SHORT_BYTES: usize = 1024;
+    let Source::Arguments(arguments) = draft.source else { return };
+    // All of them, also where only some are recorded.
+    let arguments = Arguments { keep: Keep::All, ..arguments };
+    let len_bytes = (draft.len_bytes as usize).next_multiple_of(8);
+    let (mut short, mut long) = ([0u64; SHORT_BYTES / 8], Vec::new());
+    let words = if len_bytes <= SHORT_BYTES {
+        &mut short[..len_bytes / 8]
+    } else {
+        long.resize(len_bytes / 8, 0u64);
+        &mut long[..]
+    };
+    // SAFETY: the room is as long as the section; the arguments are readable by the caller's contract.
+    unsafe { arguments.store(words.as_mut_ptr().cast()) };
+    // Packed structs hold addresses at any place.
+    let pairs = words.iter().zip(words.iter().skip(1).chain([&0]));
+    for (&low, &high) in pairs {
+        let both = u128::from(low) | u128::from(high) << 64;
+        for shift in 0..8 {
+            let word = (both >> (shift * 8)) as u64;
+            if host_memory::may_hold(word) {
+                visit(word);
+            }
+        }
+    }
 }
 
 impl Arguments {

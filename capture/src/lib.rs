@@ -8,6 +8,7 @@
 //! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
+//! | recording only a part | [`window`], [`ring`] |
 //! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
 
 mod alive;
@@ -32,12 +33,14 @@ mod process;
 mod process_end;
 mod real;
 mod recorder;
+mod ring;
 mod runtime;
 mod sections;
 mod shims;
 mod small_stack;
 mod tables;
 mod threads;
+mod window;
 mod writer;
 
 /// Runs when the library is loaded.

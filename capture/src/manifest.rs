@@ -1,12 +1,15 @@
 //! Writing the two manifests.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hrr_format::archive::PROCESS_PREFIX;
 use hrr_format::catalogue::APIS;
-use hrr_format::manifest::{Clock, FILE, FORMAT, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION};
+use hrr_format::manifest::{
+    Clock, FILE, FORMAT, HostSnapshots, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION,
+};
 
+use crate::contents::host_memory::Counters;
 use crate::process::{self, Process};
 use crate::{clock, config, files, tables};
 
@@ -31,6 +34,9 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
     *last_written = completeness != Completeness::Begun;
     let (pid, parent_pid) = process.ids();
     let (runtime, devices) = process.description().known();
+    let counters = process.host_memory().map(|memory| &memory.counters);
+    // Relaxed: counts.
+    let count = |of: fn(&Counters) -> &AtomicU64| counters.map_or(0, |counters| of(counters).load(Ordering::Relaxed));
     let manifest = ProcessManifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -56,7 +62,15 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         command: command_line(),
         capture_version: env!("CARGO_PKG_VERSION").to_owned(),
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
+        host_snapshots: HostSnapshots {
+            recorded: counters.is_some(),
+            ranges: count(|counters| &counters.ranges),
+            unordered: count(|counters| &counters.left_alone),
+            too_large: count(|counters| &counters.not_recorded),
+        },
         imported: None,
+        window: process.windows_for_manifest(),
+        flight_recorder_bytes: process.config().flight_recorder_bytes,
         rank: config::rank(),
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     };
@@ -67,7 +81,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
 
 /// Writes the process manifest again once the clock's rate is known well, for a process that may be killed.
 pub(crate) fn refine() {
-    if process::is_recording() {
+    if process::is_under_way() {
         // The one written at start is good enough where this fails.
         let _ = write(process::current(), Completeness::Begun);
     }

@@ -6,6 +6,7 @@ use hrr_format::catalogue::{APIS, Access, Api, Effect, HandleKind, Returns, Role
 use hrr_format::record::section_bytes;
 
 use crate::hooks::Hook;
+use crate::window::keep::Keep;
 
 /// How many entry points there are.
 pub(crate) const API_COUNT: usize = APIS.len();
@@ -13,6 +14,8 @@ pub(crate) const API_COUNT: usize = APIS.len();
 const MAX_FIXED_OUTS: usize = 6;
 /// Longest out section in bytes that the fast route handles.
 const MAX_FIXED_OUT_BYTES: u32 = 64;
+/// Longest scalar of a call itself in bytes, which metadata-only recordings keep too.
+const MAX_SCALAR_BYTES: u64 = 8;
 
 /// Which way through the recorder a call takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,8 @@ pub(crate) struct LaunchShape {
 pub(crate) enum Step {
     /// Bytes the call reads.
     In { param: u8, word: u8, size: Size },
-    /// Bytes that are contents: kept in contents mode, zeros of their size otherwise.
-    ArgBytes { param: u8, word: u8, size: Size },
+    /// Bytes that are contents: kept in contents mode, zeros of their size otherwise; no more than `kept_bytes` are kept in both.
+    ArgBytes { param: u8, word: u8, size: Size, kept_bytes: u64 },
     /// Bytes the call writes.
     Out { param: u8, word: u8, size: Size },
     /// Structs the call reads, and what they point to.
@@ -136,6 +139,8 @@ pub(crate) struct Plan {
     pub(crate) stream_word: Option<u8>,
     /// The word of the event the call works on, if it has one.
     pub(crate) event_word: Option<u8>,
+    /// What becomes of the call outside a window.
+    pub(crate) keep: Keep,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -181,7 +186,11 @@ fn plan(api: &'static Api) -> Plan {
             Role::OutStruct(layout, count) => scaled(count, STRUCTS[usize::from(layout)].size_bytes)
                 .map(|size| Step::Out { param: index, word, size }),
             Role::In(size) => Some(Step::In { param: index, word, size }),
-            Role::ArgBytes(size) => Some(Step::ArgBytes { param: index, word, size }),
+            Role::ArgBytes(size) => {
+                // The value of an attribute is a scalar of the call; a kernel's argument is the program's data, however short.
+                let kept_bytes = if api.name == "hipSetupArgument" { 0 } else { MAX_SCALAR_BYTES };
+                Some(Step::ArgBytes { param: index, word, size, kept_bytes })
+            }
             Role::UseArray(_, count) => scaled(count, 8).map(|size| Step::In { param: index, word, size }),
             Role::Struct(layout, size) => {
                 steps.push(Step::Struct { param: index, word, layout, size });
@@ -236,6 +245,7 @@ fn plan(api: &'static Api) -> Plan {
         hook,
         stream_word: api.stream_param().map(|param| api.params[param].word),
         event_word: event_word(api),
+        keep: Keep::of(api),
     };
     choose_route(&mut plan);
     plan

@@ -8,9 +8,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hrr_format::archive::{EVENTS_DIR, PROCESS_PREFIX, stream_path};
 use hrr_format::blob_store::{BLOBS_DIR, CODE_OBJECTS_DIR};
+use hrr_format::record::MAX_RECORD_BYTES;
 use hrr_format::stream_file::{ContentsMode, StreamHeader};
 
 use crate::clock::{self, Origin};
@@ -18,23 +20,29 @@ use crate::config::{self, Config, Request};
 use crate::contents::allocations::Allocations;
 use crate::contents::blob_writer::BlobWriter;
 use crate::contents::graph_copies::{self, GraphCopies};
+use crate::contents::host_memory::{self, HostMemory};
 use crate::contents::pending_results::{self, PendingResults};
 use crate::description::Description;
 use crate::errno::KeepErrno;
 use crate::kernels::Kernels;
+use crate::ring::Rings;
+use crate::window::{self, Windows};
 use crate::writer::{Background, StreamIdentity, ThreadStream};
 use crate::{files, journal, manifest, notice, plan, recorder};
 
-/// Values of [`GATE`]. From [`gate::OFF`] on, calls pass unrecorded.
+/// Values of [`GATE`]. From [`gate::OFF`] on, calls pass unrecorded. Both of [`gate::RECORDING`] and [`gate::WINDOWED`] are
+/// a recording under way.
 mod gate {
     /// Nobody has looked at the environment yet.
     pub(super) const UNKNOWN: u8 = 0;
     /// Calls are recorded.
     pub(super) const RECORDING: u8 = 1;
+    /// Calls are recorded while a window is open.
+    pub(super) const WINDOWED: u8 = 2;
     /// The environment asks for nothing.
-    pub(super) const OFF: u8 = 2;
+    pub(super) const OFF: u8 = 3;
     /// Recording has ended.
-    pub(super) const STOPPED: u8 = 3;
+    pub(super) const STOPPED: u8 = 4;
 }
 
 static GATE: AtomicU8 = AtomicU8::new(gate::UNKNOWN);
@@ -57,11 +65,27 @@ pub(crate) fn passes() -> bool {
     GATE.load(Ordering::Relaxed) >= gate::OFF
 }
 
-/// Whether calls are recorded.
+/// Whether all calls are recorded.
 #[inline(always)]
 pub(crate) fn is_recording() -> bool {
     // Acquire: pairs with the release in `start`; the plans, the clock and the process are then there.
     GATE.load(Ordering::Acquire) == gate::RECORDING
+}
+
+/// Whether a recording is under way, of all calls or of those in windows.
+pub(crate) fn is_under_way() -> bool {
+    // Acquire: as in `is_recording`.
+    matches!(GATE.load(Ordering::Acquire), gate::RECORDING | gate::WINDOWED)
+}
+
+/// The windows of a recording that is under way; `None` where all calls are recorded, or none.
+pub(crate) fn windows() -> Option<(&'static Process, &'static Windows)> {
+    // Acquire: as in `is_recording`.
+    if GATE.load(Ordering::Acquire) != gate::WINDOWED {
+        return None;
+    }
+    let process = current();
+    Some((process, process.windows.as_ref()?))
 }
 
 /// The recording of this process.
@@ -86,7 +110,15 @@ pub(crate) struct Process {
     allocations: Allocations,
     pending: PendingResults,
     graphs: GraphCopies,
+    /// Memory that devices use directly; `None` where its contents are not recorded.
+    host_memory: Option<HostMemory>,
     description: Description,
+    windows: Option<Windows>,
+    rings: Option<Rings>,
+    /// Threads whose stream files were taken away: they had made no call in a window, or their rings' room was needed.
+    threads_gone: AtomicU32,
+    /// Longest record in bytes.
+    longest_record_bytes: usize,
 }
 
 impl Process {
@@ -118,7 +150,12 @@ impl Process {
 
     /// Threads that were recorded so far.
     pub(crate) fn thread_count(&self) -> u32 {
-        self.threads.load(Ordering::Relaxed)
+        self.threads.load(Ordering::Relaxed) - self.threads_gone.load(Ordering::Relaxed)
+    }
+
+    /// What the manifest says of windows, where only they are recorded.
+    pub(crate) fn windows_for_manifest(&self) -> Option<hrr_format::manifest::Window> {
+        self.windows.as_ref().map(Windows::for_manifest)
     }
 
     /// Calls recorded so far; exact once no thread records.
@@ -130,6 +167,12 @@ impl Process {
     /// Launches whose arguments could not be sized.
     pub(crate) fn unsized_launches(&self) -> &AtomicU64 {
         &self.unsized_launches
+    }
+
+    /// Memory that devices use directly; `None` where its contents are not recorded.
+    #[inline(always)]
+    pub(crate) fn host_memory(&self) -> Option<&HostMemory> {
+        self.host_memory.as_ref()
     }
 
     /// The stores of contents; `None` where contents are withheld. Whoever would hash, copy or keep contents asks here.
@@ -173,8 +216,13 @@ impl Process {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the calling thread's stream; the thread holds a count on what is returned.
-    pub(crate) fn open_stream(&self) -> Option<*const ThreadStream> {
+    /// Longest record in bytes that is written.
+    #[inline(always)]
+    pub(crate) fn longest_record_bytes(&self) -> usize {
+        self.longest_record_bytes
+    }
+
+    fn identity(&self, name: String, ring_part_bytes: u32) -> StreamIdentity {
         // Relaxed: numbers only have to differ.
         let thread = self.threads.fetch_add(1, Ordering::Relaxed);
         let header = StreamHeader {
@@ -184,9 +232,47 @@ impl Process {
             pid: u64::from(self.pid),
             open_tick: clock::tick(),
             used_bytes: 0,
-            name: thread_name(),
+            name,
+            ring_part_bytes,
         };
-        let identity = StreamIdentity { path: stream_path(&self.dir, thread), header };
+        StreamIdentity { path: stream_path(&self.dir, thread), header }
+    }
+
+    /// Opens a stream of capture's own.
+    ///
+    /// # Errors
+    /// Why its file cannot be made.
+    pub(crate) fn open_side_stream(&self, name: &str) -> io::Result<Arc<ThreadStream>> {
+        ThreadStream::create(&self.identity(name.to_owned(), 0)).map(Arc::new)
+    }
+
+    /// Closes a stream of capture's own.
+    ///
+    /// # Errors
+    /// As [`ThreadStream::close`].
+    pub(crate) fn close_side_stream(&self, stream: &ThreadStream) -> io::Result<()> {
+        self.closed_events.fetch_add(stream.events(), Ordering::Relaxed);
+        // SAFETY: the caller is its only writer.
+        unsafe { self.close_stream(stream) }
+    }
+
+    /// Opens the calling thread's stream; the thread holds a count on what is returned.
+    pub(crate) fn open_stream(&self) -> Option<*const ThreadStream> {
+        let mut ring_part_bytes = 0;
+        if let Some(rings) = &self.rings {
+            let Some(room) = rings.take() else {
+                static SAID: AtomicBool = AtomicBool::new(false);
+                if !SAID.swap(true, Ordering::Relaxed) {
+                    notice::line(format_args!(
+                        "HIP_HRR_FLIGHT_RECORDER has no room for so many threads; the later ones are not recorded"
+                    ));
+                }
+                return None;
+            };
+            ring_part_bytes = room.part_bytes;
+            self.threads_gone.fetch_add(room.removed, Ordering::Relaxed);
+        }
+        let identity = self.identity(thread_name(), ring_part_bytes);
         let stream = match ThreadStream::create(&identity) {
             Ok(stream) => Arc::new(stream),
             Err(error) => {
@@ -209,7 +295,17 @@ impl Process {
     /// As [`ThreadStream::close`].
     unsafe fn close_stream(&self, stream: &ThreadStream) -> io::Result<()> {
         // SAFETY: by the caller's contract.
-        unsafe { stream.close() }
+        unsafe { stream.close() }?;
+        if let Some(rings) = &self.rings {
+            rings.ended(stream.file().path().to_owned(), stream.ring_part_bytes());
+        }
+        if self.windows.is_some() && stream.events() == 0 {
+            // A thread that made calls outside windows only. Where the file cannot be taken away it stays, empty.
+            if std::fs::remove_file(stream.file().path()).is_ok() {
+                self.threads_gone.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -225,7 +321,7 @@ pub(crate) fn current() -> &'static Process {
 pub(crate) fn recording() -> Option<&'static Process> {
     loop {
         match GATE.load(Ordering::Acquire) {
-            gate::RECORDING => return Some(current()),
+            gate::RECORDING | gate::WINDOWED => return Some(current()),
             gate::UNKNOWN => {
                 // Acquire: the thread that starts after another failed sees what that one did.
                 if STARTING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -249,7 +345,14 @@ pub(crate) fn look_early() {
             notice::line(format_args!("Capture disabled: the process runs with privileges that its caller lacks"));
             GATE.store(gate::OFF, Ordering::Relaxed);
         }
-        Request::Record(_) => journal::loaded(),
+        // Refused at the first call, as everything else that keeps a recording from beginning is.
+        Request::Wrong(_) => journal::loaded(),
+        Request::Record(config) => {
+            journal::loaded();
+            if let Some(trigger) = config.window {
+                trigger.arm();
+            }
+        }
     }
 }
 
@@ -260,6 +363,11 @@ fn start() {
     let outcome = match config::request() {
         Request::Record(config) => begin(config),
         Request::Off => Ok(None),
+        Request::Wrong(reason) => {
+            journal::refused(format_args!("{reason}"));
+            notice::line(format_args!("Capture disabled: {reason}"));
+            Ok(None)
+        }
         Request::Privileged => {
             notice::line(format_args!("Capture disabled: the process runs with privileges that its caller lacks"));
             Ok(None)
@@ -271,8 +379,9 @@ fn start() {
             if !FORKED.load(Ordering::Relaxed) {
                 say_recording(process);
             }
+            let open = if process.windows.is_some() { gate::WINDOWED } else { gate::RECORDING };
             // Release: a thread that sees the gate open sees the process, the plans and the clock.
-            GATE.store(gate::RECORDING, Ordering::Release);
+            GATE.store(open, Ordering::Release);
             process.background.later(manifest::refine);
         }
         Ok(None) => GATE.store(gate::OFF, Ordering::Release),
@@ -303,7 +412,12 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         allocations: Allocations::default(),
         pending: PendingResults::default(),
         graphs: GraphCopies::default(),
+        host_memory: config.host_snapshots.map(HostMemory::new),
         description: Description::default(),
+        windows: config.window.map(Windows::new),
+        rings: config.flight_recorder_bytes.map(Rings::new),
+        threads_gone: AtomicU32::new(0),
+        longest_record_bytes: config.flight_recorder_bytes.map_or(MAX_RECORD_BYTES, |_| Rings::longest_record_bytes()),
         config,
         dir,
         pid,
@@ -344,8 +458,15 @@ fn say_recording(process: &Process) {
         ContentsMode::Contents => "yes — host buffers, kernel arguments and code objects are recorded",
         ContentsMode::MetadataOnly => "no — metadata only; set HIP_HRR_CAPTURE_CONTENT=1 to record contents",
     };
+    let part = match process.config.window {
+        Some(trigger) => format!(" in the window {trigger}"),
+        None => match process.config.flight_recorder_bytes {
+            Some(bytes) => format!(", the last ones in {} KiB,", bytes >> 10),
+            None => String::new(),
+        },
+    };
     notice::line(format_args!(
-        "Recording HIP calls of pid {} to {} (contents: {contents})",
+        "Recording HIP calls of pid {}{part} to {} (contents: {contents})",
         process.pid,
         process.dir.display()
     ));
@@ -354,7 +475,8 @@ fn say_recording(process: &Process) {
 /// Ends the recording for good, with one line that says why. What was recorded stays readable.
 pub(crate) fn stop(reason: fmt::Arguments<'_>) {
     // Relaxed: whoever makes the exchange says the line; the gate itself carries no data when it closes.
-    if GATE.compare_exchange(gate::RECORDING, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+    let close = |from| GATE.compare_exchange(from, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if close(gate::RECORDING) || close(gate::WINDOWED) {
         journal::stopped(reason);
         notice::line(format_args!(
             "Capture stopped: {reason}; what was recorded until now stays, and the program runs on"
@@ -370,7 +492,7 @@ pub(crate) fn finish() {
     if state == gate::UNKNOWN {
         journal::idle();
     }
-    if state != gate::RECORDING && state != gate::STOPPED {
+    if !matches!(state, gate::RECORDING | gate::WINDOWED | gate::STOPPED) {
         return;
     }
     let process = PROCESS.load(Ordering::Acquire);
@@ -389,7 +511,7 @@ pub(crate) fn finish() {
     }
     let closed = close_idle_streams(process);
     let completeness = match (state, closed) {
-        (gate::RECORDING, Ok(())) => manifest::Completeness::Complete,
+        (gate::RECORDING | gate::WINDOWED, Ok(())) => manifest::Completeness::Complete,
         _ => manifest::Completeness::Stopped,
     };
     if let Err(error) = manifest::write(process, completeness) {
@@ -417,6 +539,28 @@ fn close_idle_streams(process: &Process) -> io::Result<()> {
         unsafe { process.close_stream(stream) }?;
     }
     Ok(())
+}
+
+/// Waits until no thread but the owner of a stream is in a call that it counts as being in; says whether it came to that.
+/// New ones must have been held up before: as in [`close_idle_streams`], a barrier makes sure that they see it.
+pub(crate) fn await_idle(process: &Process, own: &ThreadStream, patience: Duration) -> bool {
+    /// Where threads cannot be fenced, their stores are waited for.
+    const SETTLING: Duration = Duration::from_millis(10);
+    const PAUSE: Duration = Duration::from_micros(50);
+    if !barrier() {
+        std::thread::sleep(SETTLING);
+    }
+    let deadline = Instant::now() + patience;
+    loop {
+        let busy = |stream: &Arc<ThreadStream>| stream.is_busy() && !std::ptr::eq(Arc::as_ptr(stream), own);
+        if !process.streams().iter().any(busy) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration (linux/membarrier.h).
@@ -449,6 +593,8 @@ unsafe extern "C" fn in_child() {
     STARTING.store(false, Ordering::Relaxed);
     pending_results::forget();
     graph_copies::forget();
+    host_memory::forget();
+    window::forget();
     // The stream is the parent's: neither the child's calls nor the end of its thread may touch it.
     recorder::forget_stream();
     if let Some(key) = EXIT_KEY.load(Ordering::Relaxed).checked_sub(1) {

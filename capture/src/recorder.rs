@@ -8,15 +8,19 @@
 //! exit handlers and thread-exit destructors find it. While a thread is inside a recorded call, what it calls is the
 //! runtime's own doing and passes through unrecorded; that includes whatever capture itself asks of the runtime.
 
+mod windowed;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use hrr_format::catalogue::Effect;
+use hrr_format::catalogue::{Effect, Role};
 use hrr_format::record::{
-    HEADER_BYTES, MAX_RECORD_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
+    HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
+use crate::contents::graph_copies::{self, GraphCopy};
+use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited};
 use crate::errno::KeepErrno;
@@ -25,8 +29,11 @@ use crate::plan::{self, OrderRole, Plan, Route};
 use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{self, Draft, Source, Transfers};
+use crate::window::outside::Kept;
 use crate::writer::ThreadStream;
-use crate::{clock, launch, small_stack};
+use crate::{clock, launch, runtime, small_stack};
+pub(crate) use windowed::look_at_window;
+use windowed::{Entered, enter_window, leave_outside};
 
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +51,8 @@ struct Hot {
     /// Number of the runtime that the call is in.
     runtime: Cell<usize>,
     stream: Cell<*const ThreadStream>,
+    /// Number of the window that the thread made its last recorded call in; zero without windows.
+    window: Cell<u64>,
     /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
     polled: Cell<*mut u8>,
 }
@@ -54,6 +63,7 @@ thread_local! {
             inside: Cell::new(Inside::Program),
             runtime: Cell::new(0),
             stream: Cell::new(std::ptr::null()),
+            window: Cell::new(0),
             polled: Cell::new(std::ptr::null_mut()),
         }
     };
@@ -66,15 +76,21 @@ pub(crate) struct Call {
     plan: &'static Plan,
     /// Copies enqueued before the call, by which it can tell which of them it made visible.
     sequence: u64,
+    /// Whether there is memory that devices use directly, so that the call may have to do with it.
+    follows: bool,
     /// Entry tick of a query that is asked again, for which `record` is that of the answers so far; 0 = any other call.
     polled_again: u64,
+    /// The call was entered outside a window; `record` is null where nothing is kept of it.
+    outside: bool,
 }
 
 /// What a thread remembers of its call between entry and return, and buffers it reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    drafts: Vec<Draft>,
-    transfers: Transfers,
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) transfers: Transfers,
+    pub(crate) kept: Kept,
+    in_call: InCall,
 }
 
 /// Keeps a thread of capture's own from being recorded, whatever it calls.
@@ -86,6 +102,7 @@ pub(crate) fn never_record_this_thread() {
 pub(crate) fn forget_stream() {
     HOT.with(|hot| {
         hot.stream.set(std::ptr::null());
+        hot.window.set(0);
         hot.polled.set(std::ptr::null_mut());
     });
 }
@@ -116,6 +133,10 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream_ptr = first_call();
             hot.inside.set(Inside::Program);
             if stream_ptr.is_null() {
+                if process::is_under_way() {
+                    // There was no room for this thread, and will be none: it is not asked for at each of its calls.
+                    hot.inside.set(Inside::Never);
+                }
                 return None;
             }
             hot.stream.set(stream_ptr);
@@ -127,8 +148,16 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         // processor agree.
         compiler_fence(Ordering::SeqCst);
         if !process::is_recording() {
-            stream.set_busy(false);
-            return None;
+            // SAFETY: by this function's contract.
+            match unsafe { enter_window::<RUNTIME>(hot, stream, stream_ptr, api, words) } {
+                Entered::Inside => {}
+                Entered::Outside(call) => return Some(call),
+                Entered::Passing => {
+                    hot.inside.set(Inside::Program);
+                    stream.set_busy(false);
+                    return None;
+                }
+            }
         }
         hot.inside.set(Inside::Call);
         hot.runtime.set(RUNTIME);
@@ -139,7 +168,26 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         if !polled.is_null() {
             // SAFETY: nothing was written to the stream since, so the record's segment is still the current one.
             if let Some(begin) = unsafe { polling::ask_again(polled, api, words) } {
-                return Some(Call { record: polled, stream: stream_ptr, plan, sequence, polled_again: begin });
+                let follows = host_memory::in_flight();
+                return Some(Call {
+                    record: polled,
+                    stream: stream_ptr,
+                    plan,
+                    sequence,
+                    follows,
+                    polled_again: begin,
+                    outside: false,
+                });
+            }
+        }
+        let follows = host_memory::any();
+        if follows {
+            // SAFETY: as for this function, on the stream's owner.
+            unsafe {
+                before_wait(stream, plan, words);
+                if matches!(plan.route, Route::Words | Route::FixedOuts) {
+                    before_launch(stream, plan, words, None);
+                }
             }
         }
         // SAFETY: by this function's contract, on the stream's owner.
@@ -156,7 +204,7 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
             stream.set_busy(false);
             return None;
         }
-        Some(Call { record, stream: stream_ptr, plan, sequence, polled_again: 0 })
+        Some(Call { record, stream: stream_ptr, plan, sequence, follows, polled_again: 0, outside: false })
     })
 }
 
@@ -175,6 +223,13 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         }
         // SAFETY: the thread holds a count on its stream.
         let stream = unsafe { &*call.stream };
+        if call.outside {
+            // SAFETY: as for this function.
+            unsafe { leave_outside(hot, stream, &call, code, raw) };
+            stream.set_busy(false);
+            hot.inside.set(Inside::Program);
+            return;
+        }
         if call.polled_again != 0 {
             // SAFETY: as for this function.
             unsafe { leave_query(hot, stream, call, code, end) };
@@ -207,6 +262,10 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         if plan.route == Route::General || (plan.order != OrderRole::None && pending_results::any()) {
             // SAFETY: as for this function; the record is complete.
             unsafe { after_call(stream, &call, code, raw) };
+        }
+        if call.follows {
+            // SAFETY: as above.
+            unsafe { after_use(stream, &call, code) };
         }
         let len_bytes = HEADER_BYTES + usize::from(plan.words) * 8;
         if code == polling::NOT_READY && polling::folds(plan) && stream.cursor() == record.wrapping_add(len_bytes) {
@@ -260,6 +319,10 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
         // SAFETY: as for this function; the record is complete.
         unsafe { after_call(stream, &call, code, 0) };
     }
+    if call.follows {
+        // SAFETY: as above.
+        unsafe { after_use(stream, &call, code) };
+    }
 }
 
 /// Marks a record as that of a call that has returned.
@@ -267,7 +330,7 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
 /// # Safety
 /// A whole header lies there, which only this thread writes.
 #[inline(always)]
-unsafe fn set_returned(record: *mut u8) {
+pub(crate) unsafe fn set_returned(record: *mut u8) {
     // SAFETY: the flag byte lies in the record's header.
     let flags = unsafe { AtomicU8::from_ptr(record.add(offset::FLAGS)) };
     // Release: a reader that sees the call complete sees its results. Not a read-modify-write: only this thread writes.
@@ -291,7 +354,7 @@ fn first_call() -> *const ThreadStream {
 
 /// Room in the thread's stream; null where there is none, and recording has ended.
 #[inline(always)]
-unsafe fn reserve(stream: &ThreadStream, this: *const ThreadStream, need: usize) -> *mut u8 {
+pub(crate) unsafe fn reserve(stream: &ThreadStream, this: *const ThreadStream, need: usize) -> *mut u8 {
     // SAFETY: the caller is the stream's owner; the gate is open, so the process exists.
     let room = unsafe { stream.reserve(need, process::current().background(), this) };
     match room {
@@ -310,8 +373,11 @@ fn out_of_room(stream: &ThreadStream, error: &std::io::Error) {
 }
 
 /// Stores everything of a record but its sections and its length.
+///
+/// # Safety
+/// `at` has room for a header and the words, 8-byte aligned, zero and this thread's alone.
 #[inline(always)]
-unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
+pub(crate) unsafe fn write_head(at: *mut u8, api: usize, words: &[u64]) {
     // SAFETY: the caller reserved a header and the words; the memory is zero, 8-byte aligned and this thread's alone.
     unsafe {
         let head = api as u32 | u32::from(flag::IN_FLIGHT) << 16 | (words.len() as u32) << 24;
@@ -374,7 +440,7 @@ unsafe fn write_fixed_outs(
 
 /// Stores a section header.
 #[inline(always)]
-unsafe fn write_section_head(at: *mut u8, tag: SectionTag, param: u8, presence: Presence, len_bytes: u32) {
+pub(crate) unsafe fn write_section_head(at: *mut u8, tag: SectionTag, param: u8, presence: Presence, len_bytes: u32) {
     let head =
         u64::from(tag as u8) | u64::from(param) << 8 | u64::from(presence as u8) << 16 | u64::from(len_bytes) << 32;
     // SAFETY: the caller reserved the section; sections are 8-byte aligned.
@@ -411,17 +477,26 @@ unsafe fn write_launch(
     this: *const ThreadStream,
     api: usize,
     words: &[u64],
-    plan: &Plan,
+    plan: &'static Plan,
 ) -> *mut u8 {
     let Some(shape) = &plan.launch else {
         return std::ptr::null_mut();
     };
     // SAFETY: by the contract of `enter` the words are those of a launch.
     let (aux, draft) = unsafe { launch::launch(process::current(), shape, words) };
+    if host_memory::any()
+        && let Some(draft) = &draft
+    {
+        // SAFETY: as above, on the stream's owner.
+        unsafe { before_launch(stream, plan, words, Some(draft)) };
+    }
     let start = HEADER_BYTES + words.len() * 8;
     let section = draft.as_ref().map_or(0, |draft| section_bytes(draft.len_bytes as usize));
-    let (draft, need, flags) =
-        if start + section > MAX_RECORD_BYTES { (None, start, flag::TRUNCATED) } else { (draft, start + section, 0) };
+    let (draft, need, flags) = if start + section > process::current().longest_record_bytes() {
+        (None, start, flag::TRUNCATED)
+    } else {
+        (draft, start + section, 0)
+    };
     // SAFETY: the caller is the stream's owner; the section lies within `need` bytes.
     unsafe {
         let at = reserve(stream, this, need);
@@ -448,10 +523,15 @@ unsafe fn write_general(
 ) -> *mut u8 {
     let _errno = KeepErrno::new();
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
-    let Scratch { drafts, transfers } = unsafe { stream.scratch() };
+    let Scratch { drafts, transfers, in_call, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the caller's contract the words are those of the call.
-        unsafe { sections::draft(process::current(), plan, words, drafts, transfers) }
+        let aux = unsafe { sections::draft(process::current(), plan, words, drafts, transfers) };
+        if host_memory::any() && transfers.capture.is_none() {
+            // SAFETY: as above, on the stream's owner, outside its next record.
+            unsafe { before_work(stream, plan, words, transfers, in_call) };
+        }
+        aux
     }));
     let aux = drafted.unwrap_or_else(|_| {
         process::stop(format_args!("an internal error occurred while {} was recorded", plan.api.name));
@@ -466,7 +546,7 @@ unsafe fn write_general(
         draft.at_bytes = need as u32;
         need = need.saturating_add(section_bytes(draft.len_bytes as usize));
     }
-    if need > MAX_RECORD_BYTES {
+    if need > process::current().longest_record_bytes() {
         flags = flag::TRUNCATED;
         drafts.clear();
         need = start;
@@ -488,7 +568,11 @@ unsafe fn write_general(
     }
 }
 
-unsafe fn write_draft(record: *mut u8, draft: &Draft) {
+/// Stores a section that has its place.
+///
+/// # Safety
+/// `record` has room for the section where it was given its place; memory sources are readable.
+pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     // SAFETY: the caller reserved the section at its offset; memory sources are readable by the call's own contract.
     unsafe {
         let section = record.add(draft.at_bytes as usize);
@@ -503,7 +587,11 @@ unsafe fn write_draft(record: *mut u8, draft: &Draft) {
     }
 }
 
-unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
+/// Stores the results of a call in the sections that were drafted for it.
+///
+/// # Safety
+/// The caller is the stream's owner, and its drafts describe the record.
+pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: i32, raw: u64) {
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let scratch = unsafe { stream.scratch() };
     for draft in &scratch.drafts {
@@ -574,7 +662,7 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
                         unsafe { write_observed(stream, call.stream, result.number) };
                     }
                 }
-            } else if !transfers.results.is_empty() && runtime() == 0 {
+            } else if !transfers.results.is_empty() && self::runtime() == 0 {
                 process.pending().add(&transfers.results, hook_call.stream());
                 // A copy to pageable memory may have waited for its end, as CUDA's documentation says of the like. The program
                 // may then read, and change, the memory at once.
@@ -584,7 +672,7 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
         }
     }
     // Pending results are those of the first runtime, whose events stand behind them: a second one's are never observed.
-    let Some(writer) = process.blobs().filter(|_| code == 0 && pending_results::any() && runtime() == 0) else {
+    let Some(writer) = process.blobs().filter(|_| code == 0 && pending_results::any() && self::runtime() == 0) else {
         return;
     };
     let pending = process.pending();
@@ -604,6 +692,126 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
             // SAFETY: the caller is the stream's owner.
             unsafe { write_observed(stream, call.stream, number) };
         }
+    }
+}
+
+/// Remembers what a call that waits covers of the work that uses host memory directly.
+#[cold]
+unsafe fn before_wait(stream: &ThreadStream, plan: &'static Plan, words: &[u64]) {
+    if plan.order != OrderRole::Observe || plan.api.effect == Effect::Query || !host_memory::in_flight() {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let process = process::current();
+        let Some(memory) = process.host_memory() else { return };
+        // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+        let in_call = unsafe { &mut stream.scratch().in_call };
+        // With several threads, another one may write to the memory while this one waits.
+        let look = if process.thread_count() == 1 { Look::Now } else { Look::Never };
+        memory.before_wait(HookCall { process, plan, words }.waited(), look, in_call);
+    }));
+    if done.is_err() {
+        process::stop(format_args!("an internal error occurred before {} waited", plan.api.name));
+    }
+}
+
+/// Records what the host stored in memory that a launch, or a fill, is given addresses in, or that it becomes part of a graph.
+/// `draft` has a launch's arguments.
+#[cold]
+unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, words: &[u64], draft: Option<&Draft>) {
+    let is_device = |role: &Role| matches!(role, Role::Device(..));
+    let enqueues = matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy);
+    if draft.is_none() && !(enqueues && plan.api.param_with(is_device).is_some()) {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+        let Scratch { transfers, in_call, .. } = unsafe { stream.scratch() };
+        transfers.clear();
+        match draft {
+            // SAFETY: the launch's arguments are readable, by the contract of `enter`.
+            Some(draft) => unsafe { launch::addresses(draft, &mut |address| transfers.addresses.push(address)) },
+            None => {
+                let device = plan.api.params.iter().filter(|param| is_device(&param.role));
+                let addresses = device.map(|param| words[usize::from(param.word)]);
+                transfers.addresses.extend(addresses.filter(|&address| host_memory::may_hold(address)));
+            }
+        }
+        if transfers.addresses.is_empty() && draft.is_none() {
+            return;
+        }
+        let process = process::current();
+        let hip_stream = HookCall { process, plan, words }.stream();
+        let capture = if graph_copies::capturing() { runtime::capture_of(hip_stream) } else { None };
+        if let Some(capture) = capture {
+            let nodes: Vec<GraphCopy> = transfers.addresses.iter().map(|&address| GraphCopy::direct(address)).collect();
+            process.graphs().capture(capture, &nodes);
+        } else {
+            // SAFETY: as for this function.
+            unsafe { before_work(stream, plan, words, transfers, in_call) };
+        }
+    }));
+    if done.is_err() {
+        process::stop(format_args!("an internal error occurred before {}", plan.api.name));
+    }
+}
+
+/// Records what the host stored in memory whose addresses the call's work is given.
+unsafe fn before_work(
+    stream: &ThreadStream,
+    plan: &'static Plan,
+    words: &[u64],
+    transfers: &mut Transfers,
+    in_call: &mut InCall,
+) {
+    let process = process::current();
+    let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };
+    let hip_stream = HookCall { process, plan, words }.stream();
+    std::mem::swap(&mut in_call.addresses, &mut transfers.addresses);
+    // SAFETY: the caller is the stream's owner, inside its call.
+    unsafe { memory.before_work(&Recording { stream, writer }, hip_stream, in_call) };
+    if plan.api.effect == Effect::Enqueue {
+        for result in &transfers.results {
+            memory.before_staged_copy(result.region.address, hip_stream, in_call);
+        }
+    }
+}
+
+/// What follows a call that may have to do with host memory which devices use directly.
+#[cold]
+unsafe fn after_use(stream: &ThreadStream, call: &Call, code: i32) {
+    let _errno = KeepErrno::new();
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let (process, plan) = (process::current(), call.plan);
+        let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };
+        // SAFETY: the record has as many words as the plan says, and the caller holds no reference to the scratch.
+        let (words, in_call) = unsafe {
+            let words = call.record.add(HEADER_BYTES).cast::<u64>().cast_const();
+            (std::slice::from_raw_parts(words, usize::from(plan.words)), &mut stream.scratch().in_call)
+        };
+        memory.after_work(in_call, plan.api.effect, code == 0);
+        let hook_call = HookCall { process, plan, words };
+        match plan.order {
+            _ if !host_memory::in_flight() || code != 0 => return in_call.give_up(),
+            OrderRole::None => return,
+            OrderRole::Record { event_word } => {
+                return memory.event_recorded(hook_call.word(event_word.into()), hook_call.stream());
+            }
+            OrderRole::Wait { event_word } => {
+                return memory.stream_waits(hook_call.stream(), hook_call.word(event_word.into()));
+            }
+            OrderRole::Observe if plan.api.effect == Effect::Query => {
+                memory.before_wait(hook_call.waited(), Look::Never, in_call);
+            }
+            OrderRole::Observe => {}
+        }
+        // SAFETY: the caller is the stream's owner, whose record is complete.
+        unsafe { memory.after_wait(&Recording { stream, writer }, in_call) };
+    }));
+    if done.is_err() {
+        process::stop(format_args!("an internal error occurred after {} had returned", call.plan.api.name));
     }
 }
 

@@ -23,6 +23,7 @@ macro_rules! real_calls {
         ///
         /// # Safety
         /// As HIP's documentation says; called inside a recorded call.
+        #[allow(clippy::too_many_arguments, reason = "the parameters are HIP's")]
         pub(crate) unsafe fn $name($($param: $ty),*) -> i32 {
             let address = real::address(recorder::runtime(), id::$api);
             if address.is_null() {
@@ -60,6 +61,14 @@ real_calls! {
     fn stream_get_capture_info = hipStreamGetCaptureInfo(stream: *mut c_void, status: *mut i32, id: *mut u64);
     /// `hipArrayGetInfo`.
     fn array_get_info = hipArrayGetInfo(desc: *mut c_void, extent: *mut c_void, flags: *mut u32, array: *mut c_void);
+    /// `hipDeviceSynchronize`.
+    fn device_synchronize = hipDeviceSynchronize();
+    /// `hipMemcpy`.
+    fn memcpy = hipMemcpy(to: *mut c_void, from: *const c_void, len_bytes: usize, kind: i32);
+    /// `hipMemcpyFromSymbol`.
+    fn memcpy_from_symbol = hipMemcpyFromSymbol(to: *mut c_void, symbol: *const c_void, len_bytes: usize, skip_bytes: usize, kind: i32);
+    /// `hipMemcpy2DFromArray`.
+    fn memcpy_2d_from_array = hipMemcpy2DFromArray(to: *mut c_void, pitch_bytes: usize, array: *mut c_void, column_bytes: usize, row: usize, width_bytes: usize, height: usize, kind: i32);
     /// `hipRuntimeGetVersion`.
     fn runtime_get_version = hipRuntimeGetVersion(version: *mut i32);
     /// `hipGetDeviceCount`.
@@ -180,8 +189,25 @@ pub(crate) fn capture_of(stream: u64) -> Option<u64> {
     (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
 }
 
+/// An array's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArrayShape {
+    element_bytes: u64,
+    /// Bytes in a row.
+    pub(crate) width_bytes: u64,
+    /// Rows; zero in one dimension.
+    pub(crate) height: u64,
+    /// Slices; zero in two dimensions.
+    pub(crate) depth: u64,
+}
+
 /// Bytes of an array's element, where they can be asked for without a trace.
 pub(crate) fn array_element_bytes(array: u64) -> Option<u64> {
+    array_shape(array).map(|shape| shape.element_bytes)
+}
+
+/// The shape of an array, where it can be asked for without a trace.
+pub(crate) fn array_shape(array: u64) -> Option<ArrayShape> {
     let last_error = LastError::keep();
     if !last_error.may_fail() {
         return None;
@@ -193,7 +219,9 @@ pub(crate) fn array_element_bytes(array: u64) -> Option<u64> {
         array_get_info(desc.as_mut_ptr().cast(), extent.as_mut_ptr().cast(), &mut flags, array as *mut c_void)
     };
     let bits: i32 = desc[..4].iter().sum();
-    (failed == 0 && bits > 0).then_some(u64::try_from(bits).ok()? / 8)
+    let element_bytes = u64::try_from(bits).ok().filter(|&bits| failed == 0 && bits > 0)? / 8;
+    let width_bytes = extent[0].checked_mul(element_bytes)?;
+    Some(ArrayShape { element_bytes, width_bytes, height: extent[1], depth: extent[2] })
 }
 
 /// Keeps what `hipGetLastError` will tell the program, across calls of capture's own.

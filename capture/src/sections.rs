@@ -13,7 +13,8 @@ use hrr_format::record::{BlobRef, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionT
 
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
-use crate::contents::graph_copies::{self, GraphCopy};
+use crate::contents::graph_copies::{self, GraphCopy, Way};
+use crate::contents::host_memory;
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
@@ -66,6 +67,8 @@ pub(crate) struct Transfers {
     pub(crate) capture: Option<u64>,
     /// A code object that is being loaded.
     pub(crate) code: Option<CodeImage>,
+    /// Addresses in host memory that the work which the call enqueues uses directly.
+    pub(crate) addresses: Vec<u64>,
 }
 
 /// A code object that is being loaded.
@@ -101,6 +104,7 @@ impl Transfers {
         self.graph_copies.clear();
         self.capture = None;
         self.code = None;
+        self.addresses.clear();
     }
 }
 
@@ -137,6 +141,9 @@ pub(crate) unsafe fn draft(
         // SAFETY: by the caller's contract.
         unsafe { drafting.step(step) };
     }
+    if host_memory::any() {
+        drafting.direct_parameters();
+    }
     match plan.hook {
         // SAFETY: the graph's copies are as valid as they were when it was built, which the launch demands.
         Hook::Graph(GraphHook::Launch) => unsafe { drafting.graph_launch() },
@@ -167,10 +174,12 @@ impl Drafting<'_> {
         let inputs = self.inputs();
         match *step {
             Step::In { param, word, size } => self.bytes_in(param, self.word(word), size.value(&inputs)),
-            Step::ArgBytes { param, word, size } => {
+            Step::ArgBytes { param, word, size, kept_bytes } => {
                 let kept = self.call.process.blobs().is_some();
                 match size.value(&inputs) {
-                    Some(len) if !kept && len <= MAX_RECORD_BYTES as u64 && self.word(word) != 0 => {
+                    Some(len)
+                        if !kept && len > kept_bytes && len <= MAX_RECORD_BYTES as u64 && self.word(word) != 0 =>
+                    {
                         self.push(SectionTag::In, param, Presence::Withheld, len as usize, Source::Zeros);
                     }
                     size => self.bytes_in(param, self.word(word), size),
@@ -213,6 +222,7 @@ impl Drafting<'_> {
             Step::Launch(shape) => unsafe {
                 let (aux, draft) = launch::launch(self.call.process, &shape, self.call.words);
                 self.aux = aux;
+                self.direct_arguments(draft.as_ref());
                 self.drafts.extend(draft);
             },
             Step::Return => self.push(SectionTag::Return, NO_PARAM, Presence::Absent, 8, Source::Returned),
@@ -280,6 +290,7 @@ impl Drafting<'_> {
                 Role::UseArray(_, count) => {
                     self.bytes_in(param, address, count.value(&inputs).and_then(|count| count.checked_mul(8)));
                 }
+                Role::Device(..) => self.direct(address),
                 // SAFETY: by the caller's contract; the catalogue's nesting is finite.
                 Role::Struct(nested, count) => unsafe {
                     self.structs(param, address, &STRUCTS[usize::from(nested)], count.value(&inputs));
@@ -300,6 +311,8 @@ impl Drafting<'_> {
             if self.aux == 0 {
                 self.aux = aux;
             }
+            // SAFETY: by the caller's contract.
+            unsafe { self.direct_arguments(draft.as_ref()) };
             self.drafts.extend(draft);
         }
         for side in copy_structs::sides(layout.name, bytes, &runtime::array_element_bytes).into_iter().flatten() {
@@ -349,11 +362,11 @@ impl Drafting<'_> {
             None => by_kind.unwrap_or(true),
         };
         if !is_host {
-            return;
+            return self.direct(region.address);
         }
         let hook = self.call.plan.hook;
         if self.transfers.capture.is_some() || hooks::describes_nodes(hook) {
-            self.transfers.graph_copies.push(GraphCopy { node: None, region, access });
+            self.transfers.graph_copies.push(GraphCopy { node: None, region, access, way: Way::Copied });
             return;
         }
         if !matches!(self.call.plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {
@@ -363,6 +376,10 @@ impl Drafting<'_> {
                 unsafe { self.code(param, region.address, len_bytes as usize, None) };
             }
             return;
+        }
+        if access.reads() && self.is_in_use(&region) {
+            // The device may yet write what the copy will read: replay copies from the memory itself.
+            return self.direct(region.address);
         }
         if access.reads() {
             let trust = if self.other_side_fits(&region) { Trust::Readable } else { self.trust(&region) };
@@ -374,6 +391,47 @@ impl Drafting<'_> {
         if access.writes() {
             let (presence, reference) = self.blob_out(region, len_bytes);
             self.push(SectionTag::BlobOut, param, presence, BlobRef::BYTES, inline(None, reference));
+        }
+    }
+
+    /// Whether work in flight uses this memory directly, and no copy that is being waited for is about to write it.
+    fn is_in_use(&self, region: &Region) -> bool {
+        let process = self.call.process;
+        host_memory::in_flight()
+            && process.host_memory().is_some_and(|memory| memory.is_in_use(region.address))
+            && !process.pending().overlaps(region)
+    }
+
+    /// An address that the call's work, or a graph's, is given: in host memory it uses that directly.
+    fn direct(&mut self, address: u64) {
+        if !host_memory::may_hold(address) {
+            return;
+        }
+        if self.transfers.capture.is_some() || hooks::describes_nodes(self.call.plan.hook) {
+            self.transfers.graph_copies.push(GraphCopy::direct(address));
+        } else if matches!(self.call.plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {
+            self.transfers.addresses.push(address);
+        }
+    }
+
+    fn direct_parameters(&mut self) {
+        for param in self.call.plan.api.params {
+            if matches!(param.role, Role::Device(..)) {
+                self.direct(self.word(param.word));
+            }
+        }
+    }
+
+    /// The addresses among kernel arguments.
+    ///
+    /// # Safety
+    /// The launch's arguments are readable.
+    unsafe fn direct_arguments(&mut self, draft: Option<&Draft>) {
+        if host_memory::any()
+            && let Some(draft) = draft
+        {
+            // SAFETY: by the caller's contract.
+            unsafe { launch::addresses(draft, &mut |address| self.direct(address)) };
         }
     }
 
@@ -435,7 +493,11 @@ impl Drafting<'_> {
             self.transfers.graph_copies.extend(copies.iter().map(|copy| GraphCopy { node: None, ..*copy }));
             return;
         }
-        for GraphCopy { region, access, .. } in copies {
+        for GraphCopy { region, access, way, .. } in copies {
+            if way == Way::Direct {
+                self.direct(region.address);
+                continue;
+            }
             let Some(len_bytes) = region.len_bytes() else { continue };
             let address = Some(region.address);
             const BYTES: usize = 8 + BlobRef::BYTES;

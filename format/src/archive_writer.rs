@@ -2,8 +2,9 @@
 //! conversion, repair, tests.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::archive::{EVENTS_DIR, stream_path};
@@ -32,7 +33,7 @@ impl ArchiveWriter {
     /// # Errors
     /// The system's reason.
     pub fn create(path: &Path, pid: u64, contents: ContentsMode) -> io::Result<Self> {
-        fs::create_dir_all(path.join(EVENTS_DIR))?;
+        create_dir(&path.join(EVENTS_DIR))?;
         let manifest = ProcessManifest {
             format: manifest::FORMAT.to_owned(),
             version: manifest::VERSION,
@@ -51,8 +52,11 @@ impl ArchiveWriter {
             command: Vec::new(),
             capture_version: String::new(),
             unsized_launches: 0,
+            host_snapshots: manifest::HostSnapshots::default(),
             rank: None,
             imported: None,
+            window: None,
+            flight_recorder_bytes: None,
             apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
         };
         manifest.write(&path.join(manifest::FILE))?;
@@ -84,6 +88,7 @@ impl ArchiveWriter {
             open_tick: self.manifest.clock.tick_at_start,
             used_bytes: 0,
             name: name.to_owned(),
+            ring_part_bytes: 0,
         };
         let mut bytes = header.to_page().to_vec();
         for record in records {
@@ -93,7 +98,7 @@ impl ArchiveWriter {
         bytes[offset::USED..][..8].copy_from_slice(&used_bytes.to_le_bytes());
         self.manifest.thread_count += 1;
         self.manifest.event_count += records.len() as u64;
-        fs::write(stream_path(&self.path, thread), bytes)
+        write_file(&stream_path(&self.path, thread), &bytes)
     }
 
     /// Stores contents under a blob number.
@@ -157,8 +162,33 @@ impl ArchiveWriter {
     }
 
     fn write_unfinished(&self) -> io::Result<()> {
-        fs::write(self.path.join(kernel_table::FILE), &self.kernels)
+        write_file(&self.path.join(kernel_table::FILE), &self.kernels)
     }
+}
+
+/// Files that are written are for their owner alone, as a recorder's are.
+const FILE_MODE: u32 = 0o600;
+/// So are directories.
+const DIR_MODE: u32 = 0o700;
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(FILE_MODE);
+    options
+}
+
+fn private_appended() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE);
+    options
+}
+
+fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+}
+
+fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    private().truncate(true).open(path)?.write_all(bytes.as_ref())
 }
 
 /// A blob store under construction. The layout is that of [`crate::blob_store`].
@@ -176,8 +206,8 @@ struct StoreWriter {
 
 impl StoreWriter {
     fn create(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
-        let mut index = File::create(dir.join(INDEX_FILE))?;
+        create_dir(dir)?;
+        let mut index = private().truncate(true).open(dir.join(INDEX_FILE))?;
         index.write_all(&index_header())?;
         Ok(StoreWriter {
             dir: dir.to_owned(),
@@ -199,8 +229,7 @@ impl StoreWriter {
                     self.pack_bytes = 0;
                 }
                 let offset_bytes = self.pack_bytes.next_multiple_of(ALIGN_BYTES);
-                let mut pack =
-                    OpenOptions::new().create(true).append(true).open(self.dir.join(pack_file_name(self.pack)))?;
+                let mut pack = private_appended().open(self.dir.join(pack_file_name(self.pack)))?;
                 let padding = vec![0; (offset_bytes - self.pack_bytes) as usize];
                 pack.write_all(&padding)?;
                 pack.write_all(contents)?;
@@ -252,6 +281,6 @@ mod tests {
         assert_eq!(archive.blobs().stored().contents, 2);
         assert_eq!(archive.code_objects().get(0).unwrap().as_deref(), Some(&b"code"[..]));
         // Equal contents take their place in the pack once.
-        assert_eq!(fs::metadata(path.join("blobs/pack-0.bin")).unwrap().len(), 64 + 5);
+        assert_eq!(std::fs::metadata(path.join("blobs/pack-0.bin")).unwrap().len(), 64 + 5);
     }
 }

@@ -169,14 +169,54 @@ pub struct ProcessManifest {
     /// Launches whose arguments could not be sized for want of metadata.
     #[serde(default)]
     pub unsized_launches: u64,
+    /// Host memory that devices use directly.
+    #[serde(default)]
+    pub host_snapshots: HostSnapshots,
     /// Rank of the process in its job, where a launcher gave it one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
+    /// What the recorder was told to record, where that is only a window of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// Most bytes of stream files that a flight recorder keeps, where it is one: the last calls of each thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flight_recorder_bytes: Option<u64>,
     /// API names in record-id order.
     pub apis: Vec<String>,
     /// What was found when the archive was converted from another format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Imported>,
+}
+
+/// What was recorded of host memory that devices use directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostSnapshots {
+    /// Whether what the host stores there was recorded.
+    pub recorded: bool,
+    /// Ranges that were recorded.
+    pub ranges: u64,
+    /// Chunks that had changed before a launch and were left alone, because work in flight may have written them.
+    pub unordered: u64,
+    /// Allocations that were not looked through because of their size.
+    pub too_large: u64,
+}
+
+/// A recording of only a part of what a program did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// What opens and closes it, as `HIP_HRR_CAPTURE_WINDOW` said.
+    pub trigger: String,
+    /// How often it was opened.
+    pub opened: u64,
+    /// Records in front of the first window that bring about what there was when it was opened
+    /// ([`flag::PREAMBLE`](crate::record::flag::PREAMBLE)).
+    pub preamble_calls: u64,
+    /// Bytes of device memory whose contents were read back when windows were opened.
+    pub restored_bytes: u64,
+    /// Allocations, arrays and variables whose contents could not be read back: what a replay finds in them is undefined.
+    pub unrestored: u64,
 }
 
 /// What a conversion from another format found.

@@ -59,7 +59,8 @@ impl<'a> Merged<'a> {
         };
         // The iterator has gone past pads, so only from where it is now does the record's place follow.
         let offset_bytes = records.offset() - record.len_bytes();
-        let tick = if record.api() >= marker::FIRST { floor_tick } else { floor_tick.max(record.begin()) };
+        let untimed = record.api() >= marker::FIRST && !marker::is_timed(record.api());
+        let tick = if untimed { floor_tick } else { floor_tick.max(record.begin()) };
         self.next[stream] = Some(Ordered { stream, offset_bytes, record });
         self.heap.push(Reverse((tick, stream)));
     }

@@ -69,8 +69,11 @@ pub mod flag {
     /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
     /// [`Note`](super::SectionTag::Note) says what.
     pub const REFUSED: u8 = 16;
+    /// The record brings about what there was when a window of recording was opened: a call that the program made before,
+    /// or a copy that gives memory the contents it had. Replay takes it as set-up.
+    pub const PREAMBLE: u8 = 32;
     /// Every bit that has a meaning.
-    pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED;
+    pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED | PREAMBLE;
 }
 
 /// Values of the api field that are not HIP calls.
@@ -82,6 +85,29 @@ pub mod marker {
     /// The device-to-host result in blob `words[0]` became visible to the program with the call before this record
     /// in the same stream file. Words: blob number.
     pub const OBSERVED: u16 = 0xfffe;
+    /// What the host had stored, without a call, in memory that devices use directly. Words: address and size in bytes
+    /// of the allocation, and bits of [`host_wrote`]. Sections: [`HostRanges`](super::SectionTag::HostRanges), a
+    /// [`BlobIn`](super::SectionTag::BlobIn) with what the ranges held, back to back, and, where work that may write the
+    /// memory was in flight, a [`HostBefore`](super::SectionTag::HostBefore) with what they had held before. It has a time
+    /// of its own, at which it stands among the calls of all threads.
+    pub const HOST_WROTE: u16 = 0xfffd;
+    /// What such memory held once the call before this record had waited for the device. Words and sections as those of
+    /// [`HOST_WROTE`]; with a [`HostBefore`](super::SectionTag::HostBefore) the host may have stored part of it itself.
+    pub const HOST_SAW: u16 = 0xfffc;
+
+    /// Bits of the third word of [`HOST_WROTE`].
+    pub mod host_wrote {
+        /// The first of its allocation: whatever the ranges leave out is zero.
+        pub const FIRST: u64 = 1;
+        /// What the host stores in this allocation is not recorded, because it is larger than the recorder was allowed
+        /// to look through: there are no sections.
+        pub const NOT_RECORDED: u64 = 2;
+    }
+
+    /// Whether a marker has a time of its own among the calls.
+    pub fn is_timed(api: u16) -> bool {
+        matches!(api, HOST_WROTE | HOST_SAW)
+    }
 }
 
 /// What a section holds.
@@ -111,6 +137,10 @@ pub enum SectionTag {
     GraphHostOut = 10,
     /// Words for people: why a call is left out, refused or added.
     Note = 11,
+    /// Ranges of an allocation, by ascending offset: u64 offset and u64 length in bytes each.
+    HostRanges = 12,
+    /// What ranges of host memory held before: a [`BlobRef`].
+    HostBefore = 13,
 }
 
 impl SectionTag {
@@ -128,6 +158,8 @@ impl SectionTag {
             9 => Self::GraphHostIn,
             10 => Self::GraphHostOut,
             11 => Self::Note,
+            12 => Self::HostRanges,
+            13 => Self::HostBefore,
             _ => return None,
         })
     }
@@ -203,10 +235,19 @@ impl Section<'_> {
     /// The blob reference of a blob or code section.
     pub fn blob(&self) -> Option<BlobRef> {
         match self.tag {
-            SectionTag::BlobIn | SectionTag::BlobOut | SectionTag::Code => BlobRef::read(self.payload),
+            SectionTag::BlobIn | SectionTag::BlobOut | SectionTag::Code | SectionTag::HostBefore => {
+                BlobRef::read(self.payload)
+            }
             SectionTag::GraphHostIn | SectionTag::GraphHostOut => BlobRef::read(self.payload.get(8..)?),
             _ => None,
         }
+    }
+
+    /// The ranges of a [`SectionTag::HostRanges`], offset and length in bytes each.
+    pub fn host_ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        let payload = if self.tag == SectionTag::HostRanges { self.payload } else { &[] };
+        let word = |pair: &[u8], at| u64_at(pair, at).unwrap_or(0);
+        payload.chunks_exact(16).map(move |pair| (word(pair, 0), word(pair, 8)))
     }
 
     /// The host address of a graph host section.

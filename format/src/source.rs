@@ -10,10 +10,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapMut};
+use memmap2::Mmap;
 
 use crate::files;
-use crate::packed::{PackedContent, PackedError, PackedFile};
+use crate::packed::{PackedContent, PackedError, PackedFile, WholeFile};
 
 /// Where files are looked for.
 #[derive(Clone, Debug)]
@@ -29,8 +29,10 @@ pub(crate) enum Source {
 pub(crate) enum Bytes {
     /// Mapped from its place.
     Mapped(Mmap),
-    /// Unpacked into memory of its own.
-    Unpacked(MmapMut),
+    /// Unpacked from its place.
+    Unpacked(WholeFile),
+    /// Put together from parts of it.
+    Put(Vec<u8>),
 }
 
 impl Deref for Bytes {
@@ -39,7 +41,9 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         match self {
             Bytes::Mapped(bytes) => bytes,
-            Bytes::Unpacked(bytes) => bytes,
+            Bytes::Unpacked(WholeFile::Memory(bytes)) => bytes,
+            Bytes::Unpacked(WholeFile::File(bytes)) => bytes,
+            Bytes::Put(bytes) => bytes,
         }
     }
 }
@@ -175,7 +179,7 @@ impl Source {
                 if content.is_empty() {
                     return Ok(None);
                 }
-                content.whole().map(|bytes| Some(Bytes::Unpacked(bytes))).map_err(io::Error::other)
+                content.mapped().map(|bytes| Some(Bytes::Unpacked(bytes))).map_err(io::Error::other)
             }
         }
     }

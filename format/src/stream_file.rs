@@ -15,10 +15,16 @@
 //! | 40 | u64 | tick at which the file was opened |
 //! | 48 | u64 | bytes in use at a clean close, header included; zero before |
 //! | 56 | u8\[16\] | thread name at open, NUL padded |
-//! | 72.. | | zero up to 4096 |
+//! | 72 | u32 | a flight recorder's: length of a part of the ring in bytes; zero in other files |
+//! | 76.. | | zero up to 4096 |
 //!
 //! A record never crosses a segment boundary: the writer fills the rest of a segment with a PAD record. A reader
 //! need not know where segments end. Length zero ends the stream.
+//!
+//! **Ring.** A flight recorder's file is the header page and parts of equal length, written in turn and over again, each
+//! cleared from its first byte on before it is. A part holds whole records and ends in a PAD record, the newest one in
+//! zeros. Their order is that of the entry ticks of their first records; a reader puts them in it when it opens the file,
+//! so that offsets count in what it has put together.
 
 use std::path::{Path, PathBuf};
 
@@ -52,6 +58,8 @@ pub mod offset {
     pub const USED: usize = 48;
     /// Thread name.
     pub const NAME: usize = 56;
+    /// Length of a part of a ring.
+    pub const RING_PART: usize = 72;
 }
 
 /// What an archive holds besides the call sequence, handles and sizes.
@@ -98,6 +106,8 @@ pub struct StreamHeader {
     pub used_bytes: u64,
     /// Thread name, possibly empty.
     pub name: String,
+    /// Length in bytes of a part of the ring that the file is; zero where it is none.
+    pub ring_part_bytes: u32,
 }
 
 impl StreamHeader {
@@ -112,6 +122,7 @@ impl StreamHeader {
         page[offset::PID..][..8].copy_from_slice(&self.pid.to_le_bytes());
         page[offset::OPEN_TICK..][..8].copy_from_slice(&self.open_tick.to_le_bytes());
         page[offset::USED..][..8].copy_from_slice(&self.used_bytes.to_le_bytes());
+        page[offset::RING_PART..][..4].copy_from_slice(&self.ring_part_bytes.to_le_bytes());
         let name = &self.name.as_bytes()[..self.name.len().min(15)];
         page[offset::NAME..][..name.len()].copy_from_slice(name);
         page
@@ -147,6 +158,7 @@ impl StreamHeader {
             open_tick: u64_at(offset::OPEN_TICK),
             used_bytes: u64_at(offset::USED),
             name: String::from_utf8_lossy(name).into_owned(),
+            ring_part_bytes: u32_at(offset::RING_PART),
         })
     }
 }
@@ -202,6 +214,8 @@ pub struct StreamFile {
     path: PathBuf,
     header: StreamHeader,
     bytes: Bytes,
+    /// It is a ring of which every part was used.
+    wrapped: bool,
 }
 
 impl StreamFile {
@@ -217,7 +231,14 @@ impl StreamFile {
         let open = |reason: std::io::Error| StreamError::Open { reason: reason.to_string() };
         let bytes = source.map(path).map_err(open)?.ok_or(StreamError::ShortHeader { len_bytes: 0 })?;
         let header = StreamHeader::parse(&bytes)?;
-        Ok(StreamFile { path: path.to_owned(), header, bytes })
+        let (bytes, wrapped) = match usize::try_from(header.ring_part_bytes) {
+            Ok(part_bytes @ 1..) => {
+                let (put, wrapped) = in_order(&bytes, part_bytes);
+                (Bytes::Put(put), wrapped)
+            }
+            _ => (bytes, false),
+        };
+        Ok(StreamFile { path: path.to_owned(), header, bytes, wrapped })
     }
 
     /// Where the file lies.
@@ -228,6 +249,11 @@ impl StreamFile {
     /// What it says of its thread.
     pub fn header(&self) -> &StreamHeader {
         &self.header
+    }
+
+    /// Whether it is a ring that has come round, so that earlier calls of its thread may be gone.
+    pub fn has_come_round(&self) -> bool {
+        self.wrapped
     }
 
     /// Length of the file in bytes, unused segment space included.
@@ -270,6 +296,27 @@ impl StreamFile {
     pub fn record_at(&self, offset_bytes: usize) -> Option<Record<'_>> {
         Record::parse(self.bytes.get(offset_bytes..)?).ok()?
     }
+}
+
+/// The header page of a ring and its parts, oldest first, each as far as it is used; and whether all of them are.
+fn in_order(bytes: &[u8], part_bytes: usize) -> (Vec<u8>, bool) {
+    let parts = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    let first_tick = |part: &&[u8]| Record::parse(part).ok().flatten().map(|record| record.begin());
+    let mut used: Vec<(u64, &[u8])> = parts
+        .chunks(part_bytes)
+        .filter(|part| part.iter().take(4).any(|&byte| byte != 0))
+        // One that cannot be read comes last, where it is named as damage and hides nothing.
+        .map(|part| (first_tick(&part).unwrap_or(u64::MAX), part))
+        .collect();
+    used.sort_by_key(|&(tick, _)| tick);
+    let wrapped = used.len() == parts.len() / part_bytes;
+    let mut put = bytes[..HEADER_BYTES.min(bytes.len())].to_vec();
+    for (_, part) in used {
+        let mut records = Records::over(part);
+        while records.next().is_some() {}
+        put.extend_from_slice(if records.damage().is_some() { part } else { &part[..records.offset()] });
+    }
+    (put, wrapped)
 }
 
 /// Iterator over the records of a stream, pads left out.
@@ -335,6 +382,7 @@ mod tests {
             open_tick: 1 << 40,
             used_bytes: 0,
             name: "worker".into(),
+            ring_part_bytes: 0,
         }
     }
 
@@ -345,6 +393,40 @@ mod tests {
         assert_eq!(page[24], 77);
         assert_eq!(&page[56..63], b"worker\0");
         assert_eq!(StreamHeader::parse(&page), Ok(header()));
+    }
+
+    #[test]
+    fn the_parts_of_a_ring_are_read_oldest_first() {
+        use crate::record_builder::RecordBuilder;
+        const PART: usize = 256;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.evs");
+        let mut bytes = StreamHeader { ring_part_bytes: PART as u32, ..header() }.to_page().to_vec();
+        // The ring has come round: the first part is the newest, and has room left; the last one was never used.
+        for (ticks, padded) in [(&[30u64, 31][..], false), (&[10, 11], true), (&[20], true), (&[], false)] {
+            let mut part: Vec<u8> =
+                ticks.iter().flat_map(|&tick| RecordBuilder::new(7, &[tick]).ticks(tick, tick + 1).build()).collect();
+            if padded {
+                let mut pad = vec![0; PART - part.len()];
+                pad[..4].copy_from_slice(&((PART - part.len()) as u32).to_le_bytes());
+                pad[4..6].copy_from_slice(&marker::PAD.to_le_bytes());
+                part.extend(pad);
+            }
+            part.resize(PART, 0);
+            bytes.extend(part);
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let ticks = |path| StreamFile::open(path).unwrap().records().map(|record| record.begin()).collect::<Vec<_>>();
+        assert_eq!(ticks(&path), [10, 11, 20, 30, 31]);
+        // A record that cannot be, in a part whose first one is whole.
+        bytes[HEADER_BYTES + 40] = 33;
+        std::fs::write(&path, &bytes).unwrap();
+        let file = StreamFile::open(&path).unwrap();
+        assert!(file.check().is_err());
+        // A part that cannot be read from its start.
+        bytes[HEADER_BYTES] = 33;
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(ticks(&path), [10, 11, 20]);
     }
 
     #[test]

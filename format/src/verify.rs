@@ -144,7 +144,9 @@ fn verify_stream(archive: &Archive, stream: &StreamFile, report: &mut Report) ->
 }
 
 fn verify_marker(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut Faults<'_>) {
-    if record.api() != marker::OBSERVED {
+    if marker::is_timed(record.api()) {
+        verify_host_memory(archive, record, at, faults);
+    } else if record.api() != marker::OBSERVED {
         faults.add("unknown markers", at, || format!("marker {:#x} is unknown", record.api()));
     } else if archive.contents() == ContentsMode::Contents && archive.blobs().index().get(record.word(0)).is_none() {
         let blob = record.word(0);
@@ -155,6 +157,43 @@ fn verify_marker(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut
         faults.add("observed results without contents", at, || {
             format!("blob {blob} was observed and is not in the index")
         });
+    }
+}
+
+/// A marker about host memory: its ranges lie in order inside the allocation, and its contents are as long as they are.
+fn verify_host_memory(archive: &Archive, record: &Record<'_>, at: usize, faults: &mut Faults<'_>) {
+    if record.word(2) & marker::host_wrote::NOT_RECORDED != 0 && record.api() == marker::HOST_WROTE {
+        return;
+    }
+    let mut ranges_bytes = None;
+    if let Some(ranges) = record.section_tagged(SectionTag::HostRanges) {
+        let mut end = 0u64;
+        let in_order = ranges.host_ranges().all(|(offset, len)| {
+            let fits = offset >= end && offset.checked_add(len).is_some_and(|behind| behind <= record.word(1));
+            end = offset.saturating_add(len);
+            fits
+        });
+        if in_order && ranges.payload.len().is_multiple_of(16) {
+            ranges_bytes = Some(ranges.host_ranges().map(|(_, len)| len).sum::<u64>());
+        }
+    }
+    let Some(ranges_bytes) = ranges_bytes else {
+        return faults
+            .add("host memory ranges", at, || "the ranges of a host memory marker are not in order".to_owned());
+    };
+    for tag in [SectionTag::BlobIn, SectionTag::HostBefore] {
+        let Some(blob) = record.section_tagged(tag).and_then(|section| section.blob()) else { continue };
+        if blob.size_bytes != ranges_bytes {
+            faults.add("host memory contents", at, || {
+                format!("{} bytes of host memory for ranges of {ranges_bytes}", blob.size_bytes)
+            });
+        } else if blob.size_bytes != 0 && archive.blobs().index().get(blob.number).is_none() {
+            if may_lack_contents(archive) {
+                faults.report.lost += 1;
+            } else {
+                faults.add("host memory without contents", at, || format!("blob {} is not in the index", blob.number));
+            }
+        }
     }
 }
 

@@ -18,6 +18,8 @@ const MANY: f64 = 0.0005;
 const SMALLEST_CHANGE: f64 = 0.005;
 /// Modified Z-score beyond which a repetition is called an outlier (Iglewicz and Hoaglin).
 const OUTLIER_Z: f64 = 3.5;
+/// Fewest values beside a single one that say how much such values differ among themselves.
+const FEWEST_BESIDE_ONE: usize = 4;
 /// Seed of the resampling, fixed so that one comparison always says the same.
 const SEED: u64 = 0x4852_5250_4552_4631;
 
@@ -33,6 +35,16 @@ pub enum Verdict {
     NoDifference,
     /// So few repetitions that no difference could be told from chance.
     TooFewRepetitions,
+}
+
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Repetitions of both sides, compared by tests.
+    Repetitions,
+    /// One side has a single value, as a recorded run has: whether it lies among the other's.
+    SingleValue,
 }
 
 /// One side's sample.
@@ -77,6 +89,8 @@ pub struct Change {
     pub welch: Option<Welch>,
     /// The outcome.
     pub verdict: Verdict,
+    /// What it rests on.
+    pub basis: Basis,
 }
 
 impl Change {
@@ -91,7 +105,24 @@ impl Change {
     /// Values that stand out of their side are counted and shown, and left out of the tests: a machine with other users makes
     /// some repetitions several times longer than the rest, on either side.
     pub fn among(before: Vec<f64>, after: Vec<f64>, lines: usize) -> Self {
-        let (kept_before, kept_after) = (without_outliers(&before), without_outliers(&after));
+        if before.len().min(after.len()) == 1 && before.len().max(after.len()) >= FEWEST_BESIDE_ONE {
+            return Self::of_single(before, after);
+        }
+        let kept = (without_outliers(&before), without_outliers(&after));
+        Self::of_kept(before, after, kept, lines)
+    }
+
+    /// The same for medians, which are not disturbed as sums are: all are kept.
+    pub fn among_medians(before: Vec<f64>, after: Vec<f64>, lines: usize) -> Self {
+        if before.len().min(after.len()) == 1 {
+            return Self::among(before, after, lines);
+        }
+        let kept = (before.clone(), after.clone());
+        Self::of_kept(before, after, kept, lines)
+    }
+
+    fn of_kept(before: Vec<f64>, after: Vec<f64>, kept: (Vec<f64>, Vec<f64>), lines: usize) -> Self {
+        let (kept_before, kept_after) = kept;
         let (n1, n2) = (kept_before.len(), kept_after.len());
         let mann_whitney = mann_whitney(&kept_before, &kept_after);
         let welch = welch(&kept_before, &kept_after);
@@ -115,7 +146,38 @@ impl Change {
             None if certain && candidate.median > 0.0 => Verdict::Slower,
             _ => Verdict::NoDifference,
         };
-        Change { baseline, candidate, change, interval, mann_whitney, welch, verdict }
+        Change { baseline, candidate, change, interval, mann_whitney, welch, verdict, basis: Basis::Repetitions }
+    }
+
+    /// Compares samples of which one is a single value: it differs where it lies outside of all the others and stands out of
+    /// them. The interval is that of the other side's repetitions.
+    fn of_single(before: Vec<f64>, after: Vec<f64>) -> Self {
+        let (baseline, candidate) = (Sample::new(before), Sample::new(after));
+        let change = (baseline.median > 0.0).then(|| candidate.median / baseline.median - 1.0);
+        let (one, many) =
+            if baseline.values.len() == 1 { (baseline.median, &candidate) } else { (candidate.median, &baseline) };
+        let mut sorted = many.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |quantile: f64| sorted[((sorted.len() - 1) as f64 * quantile).round() as usize];
+        let outside = one < at(0.0) || one > at(1.0);
+        // Scaled so that it estimates the standard deviation of normal values.
+        let spread = many.mad * 1.4826;
+        let stands_out = outside && (one - many.median).abs() > OUTLIER_Z * spread;
+        let tail = (1.0 - CONFIDENCE) / 2.0;
+        let (low, high) = (at(tail), at(1.0 - tail));
+        let interval = if baseline.values.len() == 1 {
+            (one > 0.0).then(|| Interval { low: low / one - 1.0, high: high / one - 1.0 })
+        } else {
+            (low > 0.0).then(|| Interval { low: one / high - 1.0, high: one / low - 1.0 })
+        };
+        let verdict = match change {
+            Some(change) if stands_out && change >= SMALLEST_CHANGE => Verdict::Slower,
+            Some(change) if stands_out && change <= -SMALLEST_CHANGE => Verdict::Faster,
+            None if stands_out => Verdict::Slower,
+            _ => Verdict::NoDifference,
+        };
+        let basis = Basis::SingleValue;
+        Change { baseline, candidate, change, interval, mann_whitney: None, welch: None, verdict, basis }
     }
 
     /// Nanoseconds that the candidate's median has more.
@@ -192,6 +254,23 @@ mod tests {
         // Where it is common it is no outlier.
         let two_ways = [1.0, 1.0, 1.1, 1.0, 1.1, 9.0, 9.1, 9.0];
         assert_eq!(without_outliers(&two_ways).len(), 8);
+    }
+
+    #[test]
+    fn a_single_value_differs_where_it_stands_out_of_the_others() {
+        let many = vec![10.0, 10.1, 9.9, 10.2, 10.05];
+        let among = Change::new(vec![10.15], many.clone());
+        assert_eq!((among.verdict, among.basis), (Verdict::NoDifference, Basis::SingleValue));
+        // Outside, and no farther than such values lie apart.
+        assert_eq!(Change::new(vec![10.3], many.clone()).verdict, Verdict::NoDifference);
+        let faster = Change::new(vec![20.0], many.clone());
+        assert_eq!(faster.verdict, Verdict::Faster);
+        let interval = faster.interval.unwrap();
+        assert!((interval.low + 0.505).abs() < 1e-9 && (interval.high + 0.49).abs() < 1e-9, "{interval:?}");
+        let slower = Change::new(many, vec![20.0]);
+        assert_eq!(slower.verdict, Verdict::Slower);
+        assert!(slower.interval.unwrap().low > 0.9);
+        assert_eq!(Change::new(vec![1.0], vec![2.0, 2.1, 2.0]).verdict, Verdict::TooFewRepetitions);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::change::{Change, Verdict};
+use crate::change::{Basis, Change, Verdict};
 use crate::line::{Line, lines};
 use crate::report::{ReportError, RunReport};
 use crate::stats::{Interval, MannWhitney, Welch, mad, median, modified_z};
@@ -99,6 +99,17 @@ impl Split {
     }
 }
 
+/// Which time is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// From the first call to the last device being idle.
+    WallTime,
+    /// Inside HIP calls, summed over threads: where one side is a single recorded run, whose wall time holds the program's own
+    /// work between calls.
+    TimeInCalls,
+}
+
 /// The comparison of a candidate with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -110,6 +121,8 @@ pub struct Comparison {
     pub baseline: Side,
     /// What is compared.
     pub candidate: Side,
+    /// What `change` and the tests are about.
+    pub measure: Measure,
     /// Change of the median as a fraction of the baseline: 0.03 is 3 % slower.
     pub change: f64,
     /// 95 % interval of the change.
@@ -194,15 +207,25 @@ fn compare([baseline, candidate]: [Side; 2], first: &RunReport, second: &RunRepo
     let wall = Change::new(first.wall_samples(), second.wall_samples());
     let lines = lines(first, second);
     let timed = first.timing.is_some() && second.timing.is_some();
-    let finding = find(&wall, &lines, timed);
+    let single = wall.basis == Basis::SingleValue && !first.apis.is_empty() && !second.apis.is_empty();
+    let (measure, compared) = match single {
+        true => (Measure::TimeInCalls, Change::new(first.call_samples(), second.call_samples())),
+        false => (Measure::WallTime, wall.clone()),
+    };
+    let finding = find(&compared, &lines, timed);
+    let sentence = match wall.basis {
+        Basis::Repetitions => finding.sentence(&wall),
+        Basis::SingleValue => single_sentence(&finding, &compared, measure, &wall, [&baseline, &candidate]),
+    };
     Comparison {
         schema_version: SCHEMA_VERSION,
-        sentence: finding.sentence(&wall),
-        change: wall.change.unwrap_or(0.0),
-        change_interval: wall.interval,
-        mann_whitney: wall.mann_whitney,
-        welch: wall.welch,
-        verdict: wall.verdict,
+        sentence,
+        measure,
+        change: compared.change.unwrap_or(0.0),
+        change_interval: compared.interval,
+        mann_whitney: compared.mann_whitney,
+        welch: compared.welch,
+        verdict: compared.verdict,
         finding,
         warnings: warnings(first, second),
         lines,
@@ -210,6 +233,57 @@ fn compare([baseline, candidate]: [Side; 2], first: &RunReport, second: &RunRepo
         baseline,
         candidate,
     }
+}
+
+/// The outcome where one side ran once: what its calls took among the other's repetitions, and what its wall time holds.
+fn single_sentence(finding: &Finding, compared: &Change, measure: Measure, wall: &Change, sides: [&Side; 2]) -> String {
+    let [baseline, candidate] = sides;
+    let (one, many) = if baseline.repetitions == 1 { (baseline, candidate) } else { (candidate, baseline) };
+    let measured = match measure {
+        Measure::WallTime => "the wall time",
+        Measure::TimeInCalls => "the time inside HIP calls",
+    };
+    let percent =
+        |change: Option<f64>| change.map_or_else(|| "new".to_owned(), |change| format!("{:+.1} %", change * 100.0));
+    let interval = compared.interval.map_or_else(String::new, |interval| {
+        format!(
+            ", {:+.1} to {:+.1} over 95 % of {}'s repetitions",
+            interval.low * 100.0,
+            interval.high * 100.0,
+            many.label
+        )
+    });
+    let worth = match compared.verdict {
+        Verdict::Slower | Verdict::Faster => {
+            format!("beyond what {}'s repetitions differ by{}", many.label, finding.place())
+        }
+        _ => format!("no more than {}'s repetitions differ by", many.label),
+    };
+    let mut text = format!(
+        "{} ran once, {} {} times: {measured} is {} in A and {} in B ({}{interval}), {worth}",
+        one.label,
+        many.label,
+        many.repetitions,
+        Duration(compared.baseline.median),
+        Duration(compared.candidate.median),
+        percent(compared.change),
+    );
+    if measure == Measure::TimeInCalls {
+        text.push_str(&format!(
+            "; the wall time is {} and {} ({})",
+            Duration(wall.baseline.median),
+            Duration(wall.candidate.median),
+            percent(wall.change)
+        ));
+        if let Some(split) = one.split.filter(|split| split.pacing >= 0.0005) {
+            text.push_str(&format!(
+                ", and {}'s threads spent {:.1} % of theirs between calls",
+                one.label,
+                split.pacing * 100.0
+            ));
+        }
+    }
+    text
 }
 
 fn failed(report: &RunReport) -> bool {

@@ -47,6 +47,9 @@ pub struct Line {
     /// Time per repetition.
     #[serde(flatten)]
     pub change: Change,
+    /// What a typical call, launch or copy takes: its median, by repetition. A machine with other users interrupts some calls and
+    /// makes sums several times larger; medians stay.
+    pub typical: Option<Change>,
 }
 
 /// A line while its two sides are brought together.
@@ -57,6 +60,7 @@ struct Draft {
     count: [f64; 2],
     p50_ns: [u64; 2],
     samples: [Vec<f64>; 2],
+    medians: [Vec<f64>; 2],
 }
 
 /// All parts of two reports, those whose time changed most first.
@@ -65,6 +69,13 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
     for (side, report) in [first, second].into_iter().enumerate() {
         gather(&mut drafts, side, report);
     }
+    // A side without any was not looked at: a recorded run, or one without --timing.
+    let both = |of: fn(&RunReport) -> bool| of(first) == of(second);
+    drafts.retain(|draft| match draft.kind {
+        LineKind::Kernel => both(|report| report.kernels.is_empty()),
+        LineKind::Copy => both(|report| report.copies.is_empty()),
+        LineKind::Section | LineKind::Api(_) => true,
+    });
     let repetitions = [first, second].map(|report| report.wall_samples().len());
     let count = drafts.len();
     let mut lines: Vec<Line> = drafts
@@ -79,6 +90,9 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
                 after = vec![0.0; repetitions[1]];
             }
             let change = Change::among(before, after, count);
+            let [before, after] = draft.medians;
+            let known = !before.is_empty() && !after.is_empty();
+            let typical = known.then(|| Change::among_medians(before, after, count));
             Line {
                 kind: draft.kind,
                 name: draft.name,
@@ -86,6 +100,7 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
                 count: draft.count,
                 p50_ns: draft.p50_ns,
                 change,
+                typical,
             }
         })
         .collect();
@@ -101,36 +116,48 @@ pub fn lines(first: &RunReport, second: &RunReport) -> Vec<Line> {
 
 fn gather(drafts: &mut Vec<Draft>, side: usize, report: &RunReport) {
     let repetitions = report.repetitions.len().max(1) as f64;
-    let mut add = |kind: LineKind, name: String, api: Option<&str>, count: u64, p50_ns: u64, samples: Vec<f64>| {
+    let mut add = |kind: LineKind, name: String, api: Option<&str>, count: u64, p50_ns: u64, times: [Vec<f64>; 2]| {
+        let [samples, medians] = times;
         let known = drafts.iter().position(|draft| draft.kind == kind && draft.name == name);
         let at = known.unwrap_or(drafts.len());
         if known.is_none() {
             let api = api.map(str::to_owned);
-            drafts.push(Draft { kind, name, api, count: [0.0; 2], p50_ns: [0; 2], samples: Default::default() });
+            drafts.push(Draft {
+                kind,
+                name,
+                api,
+                count: [0.0; 2],
+                p50_ns: [0; 2],
+                samples: Default::default(),
+                medians: Default::default(),
+            });
         }
         drafts[at].count[side] = count as f64 / repetitions;
         drafts[at].p50_ns[side] = p50_ns;
         drafts[at].samples[side] = samples;
+        drafts[at].medians[side] = medians;
     };
     let values = |samples: &[u64], total_ns: u64| match samples {
         // A report without samples has a mean.
         [] => vec![total_ns as f64 / repetitions],
         samples => samples.iter().map(|&ns| ns as f64).collect(),
     };
+    let floats = |samples: &[u64]| samples.iter().map(|&ns| ns as f64).collect::<Vec<f64>>();
     for api in &report.apis {
-        let samples = values(&api.samples_ns, api.total_ns);
+        let samples = [values(&api.samples_ns, api.total_ns), floats(&api.p50_samples_ns)];
         add(LineKind::Api(api.kind), api.name.clone(), Some(&api.name), api.count, api.p50_ns, samples);
     }
     for kernel in &report.kernels {
-        let samples = values(&kernel.samples_ns, kernel.total_ns);
+        let samples = [values(&kernel.samples_ns, kernel.total_ns), floats(&kernel.p50_samples_ns)];
         add(LineKind::Kernel, kernel.name.clone(), None, kernel.count, kernel.p50_ns, samples);
     }
     for copy in &report.copies {
-        let samples = values(&copy.samples_ns, copy.device_ns.unwrap_or(copy.host_ns));
+        let times = values(&copy.samples_ns, copy.device_ns.unwrap_or(copy.host_ns));
+        let samples = [times, floats(&copy.p50_samples_ns)];
         add(LineKind::Copy, copy.label(), Some(&copy.api), copy.count, 0, samples);
     }
-    let sections = |of: fn(&crate::report::SectionReport) -> u64| -> Vec<f64> {
-        report.sections.iter().map(|section| of(section) as f64).collect()
+    let sections = |of: fn(&crate::report::SectionReport) -> u64| -> [Vec<f64>; 2] {
+        [report.sections.iter().map(|section| of(section) as f64).collect(), Vec::new()]
     };
     let count = report.sections.len() as u64;
     if count > 0 {

@@ -8,11 +8,13 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use hrr_perf::comparison::{Comparison, Duration, Limit};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use hrr_cli::Generate;
+use hrr_perf::comparison::{Comparison, Duration, Limit, SCHEMA_VERSION};
 use hrr_perf::render;
 use hrr_perf::report::RunReport;
 use hrr_perf::runner::{self, Plan, Timing};
+use serde::Serialize;
 
 /// Exit code for a candidate that is too slow.
 const TOO_SLOW: u8 = 1;
@@ -31,9 +33,13 @@ Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a r
 
 #[derive(Debug, Parser)]
 #[command(name = "hrr-perf", version, about = "Says whether one replay is slower than another, by how much, and where", after_help = EXAMPLES)]
+#[command(arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    /// Write the manual page, or completions for a shell
+    #[arg(long, value_enum, hide = true)]
+    generate: Option<Generate>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,7 +113,18 @@ enum Format {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    let command = match (arguments.generate, arguments.command) {
+        (None, Some(command)) => command,
+        (what, _) => {
+            let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout()));
+            return match written {
+                Some(Ok(())) => ExitCode::SUCCESS,
+                Some(Err(_)) | None => ExitCode::from(UNUSABLE),
+            };
+        }
+    };
+    let result = match command {
         Command::Compare { baseline, candidate, output, playback } => {
             let playback = playback.unwrap_or_else(runner::default_playback);
             compare(&baseline, &candidate, &output, &playback)
@@ -219,10 +236,17 @@ fn json(value: &impl serde::Serialize) -> Result<String, String> {
         .map_err(|error| format!("failed to print the comparison as JSON: {error}"))
 }
 
+/// Several comparisons as JSON.
+#[derive(Serialize)]
+struct Table<'a> {
+    schema_version: u32,
+    comparisons: &'a [Comparison],
+}
+
 /// One row an archive and candidate.
 fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String> {
     if output.json || output.format == Format::Json {
-        print(&json(&comparisons)?);
+        print(&json(&Table { schema_version: SCHEMA_VERSION, comparisons })?);
         return Ok(());
     }
     let name = |comparison: &Comparison| {

@@ -3,7 +3,7 @@
 //! Repetitions within a process share its memory layout, its threads' places and its luck; only processes are independent
 //! of each other. So a process counts as one repetition: the median of its own.
 
-use crate::report::{CopyReport, KernelReport, RunReport, SectionReport};
+use crate::report::{ApiReport, CopyReport, KernelReport, RunReport, SectionReport};
 
 /// One report that stands for all of `reports`, a repetition for each; `None` where there are none.
 pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
@@ -26,94 +26,120 @@ pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
     merged.kernels.clear();
     merged.copies.clear();
     for (number, report) in reports.iter().enumerate() {
-        let before = &reports[..number];
         let repetitions = report.repetitions.len().max(1) as u64;
-        for api in &report.apis {
-            let known = merged.apis.iter_mut().find(|known| known.name == api.name);
-            let sample = sample(&api.samples_ns, api.total_ns, repetitions);
-            match known {
-                Some(known) => {
-                    known.samples_ns.resize(number, 0);
-                    known.samples_ns.push(sample);
-                    known.count += api.count / repetitions;
-                }
-                None => {
-                    let mut new = api.clone();
-                    new.samples_ns = vec![0; before.len()];
-                    new.samples_ns.push(sample);
-                    new.count /= repetitions;
-                    merged.apis.push(new);
-                }
-            }
-        }
-        for kernel in &report.kernels {
-            let sample = sample(&kernel.samples_ns, kernel.total_ns, repetitions);
-            let known =
-                merged.kernels.iter_mut().find(|known| known.name == kernel.name && known.graph == kernel.graph);
-            match known {
-                Some(known) => {
-                    known.samples_ns.resize(number, 0);
-                    known.samples_ns.push(sample);
-                    known.count += kernel.count / repetitions;
-                }
-                None => {
-                    let mut samples_ns = vec![0; before.len()];
-                    samples_ns.push(sample);
-                    let count = kernel.count / repetitions;
-                    merged.kernels.push(KernelReport { samples_ns, count, ..kernel.clone() });
-                }
-            }
-        }
-        for copy in &report.copies {
-            let sample = sample(&copy.samples_ns, copy.device_ns.unwrap_or(copy.host_ns), repetitions);
-            match merged.copies.iter_mut().find(|known| known.label() == copy.label()) {
-                Some(known) => {
-                    known.samples_ns.resize(number, 0);
-                    known.samples_ns.push(sample);
-                    known.count += copy.count / repetitions;
-                }
-                None => {
-                    let mut samples_ns = vec![0; before.len()];
-                    samples_ns.push(sample);
-                    let count = copy.count / repetitions;
-                    merged.copies.push(CopyReport { samples_ns, count, ..copy.clone() });
-                }
-            }
-        }
-        if number > 0 {
-            merged.exit_code = if merged.exit_code == 0 { report.exit_code } else { merged.exit_code };
-            merged.d2h.failed += report.d2h.failed;
-            merged.events_failed += report.events_failed;
-            for worker in &report.workers {
-                if let Some(known) = merged.workers.iter_mut().find(|known| known.worker == worker.worker) {
-                    known.calls += worker.calls;
-                    known.in_calls_ns += worker.in_calls_ns;
-                    known.beside_ns += worker.beside_ns;
-                    known.waiting_ns += worker.waiting_ns;
-                    known.staging_ns += worker.staging_ns;
-                    known.pacing_ns += worker.pacing_ns;
-                    known.events_ns += worker.events_ns;
-                    known.total_ns += worker.total_ns;
-                    known.own_ns += worker.own_ns;
-                }
-            }
-        }
+        append(&mut merged.apis, &report.apis, number, repetitions);
+        append(&mut merged.kernels, &report.kernels, number, repetitions);
+        append(&mut merged.copies, &report.copies, number, repetitions);
     }
     // What the last processes lack is zero in them.
-    for samples in merged
-        .apis
-        .iter_mut()
-        .map(|api| &mut api.samples_ns)
-        .chain(merged.kernels.iter_mut().map(|kernel| &mut kernel.samples_ns))
-        .chain(merged.copies.iter_mut().map(|copy| &mut copy.samples_ns))
-    {
-        samples.resize(reports.len(), 0);
+    fill(&mut merged.apis, reports.len());
+    fill(&mut merged.kernels, reports.len());
+    fill(&mut merged.copies, reports.len());
+    for report in &reports[1..] {
+        merged.exit_code = if merged.exit_code == 0 { report.exit_code } else { merged.exit_code };
+        merged.d2h.failed += report.d2h.failed;
+        merged.events_failed += report.events_failed;
+        for worker in &report.workers {
+            if let Some(known) = merged.workers.iter_mut().find(|known| known.worker == worker.worker) {
+                known.add(worker);
+            }
+        }
     }
     Some(merged)
 }
 
-fn sample(samples_ns: &[u64], total_ns: u64, repetitions: u64) -> u64 {
-    if samples_ns.is_empty() { total_ns / repetitions } else { median(samples_ns) }
+/// A part of a report that has a time for each repetition.
+trait Part: Clone {
+    /// Whether two are the same part of two reports.
+    fn is_same(&self, other: &Self) -> bool;
+    /// What is merged of it.
+    fn series(&mut self) -> Series<'_>;
+}
+
+struct Series<'a> {
+    /// Times and medians by repetition.
+    samples_ns: &'a mut Vec<u64>,
+    p50_samples_ns: &'a mut Vec<u64>,
+    /// Time of all repetitions together.
+    total_ns: u64,
+    count: &'a mut u64,
+}
+
+impl Part for ApiReport {
+    fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+
+    fn series(&mut self) -> Series<'_> {
+        let ApiReport { samples_ns, p50_samples_ns, total_ns, count, .. } = self;
+        Series { samples_ns, p50_samples_ns, total_ns: *total_ns, count }
+    }
+}
+
+impl Part for KernelReport {
+    fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && self.graph == other.graph
+    }
+
+    fn series(&mut self) -> Series<'_> {
+        let KernelReport { samples_ns, p50_samples_ns, total_ns, count, .. } = self;
+        Series { samples_ns, p50_samples_ns, total_ns: *total_ns, count }
+    }
+}
+
+impl Part for CopyReport {
+    fn is_same(&self, other: &Self) -> bool {
+        self.label() == other.label()
+    }
+
+    fn series(&mut self) -> Series<'_> {
+        let total_ns = self.device_ns.unwrap_or(self.host_ns);
+        let CopyReport { samples_ns, p50_samples_ns, count, .. } = self;
+        Series { samples_ns, p50_samples_ns, total_ns, count }
+    }
+}
+
+/// Adds a process's parts, one sample each; it is the `number`-th process.
+fn append<P: Part>(merged: &mut Vec<P>, parts: &[P], number: usize, repetitions: u64) {
+    for part in parts {
+        let mut part = part.clone();
+        let Series { samples_ns, p50_samples_ns, total_ns, count } = part.series();
+        let sample = if samples_ns.is_empty() { total_ns / repetitions } else { median(samples_ns) };
+        let typical = (!p50_samples_ns.is_empty()).then(|| median(p50_samples_ns));
+        let of_one = *count / repetitions;
+        *count = of_one;
+        samples_ns.clear();
+        p50_samples_ns.clear();
+        if let Some(known) = merged.iter_mut().find(|known| known.is_same(&part)) {
+            let Series { samples_ns, p50_samples_ns, count, .. } = known.series();
+            extend(samples_ns, number, Some(sample));
+            extend(p50_samples_ns, number, typical);
+            *count += of_one;
+        } else {
+            let Series { samples_ns, p50_samples_ns, .. } = part.series();
+            extend(samples_ns, number, Some(sample));
+            extend(p50_samples_ns, number, typical);
+            merged.push(part);
+        }
+    }
+}
+
+/// Puts a value at the place of the `number`-th process; those before that lack one have zero.
+fn extend(values: &mut Vec<u64>, number: usize, value: Option<u64>) {
+    if let Some(value) = value {
+        values.resize(number, 0);
+        values.push(value);
+    }
+}
+
+fn fill<P: Part>(merged: &mut [P], processes: usize) {
+    for part in merged {
+        let Series { samples_ns, p50_samples_ns, .. } = part.series();
+        samples_ns.resize(processes, 0);
+        if !p50_samples_ns.is_empty() {
+            p50_samples_ns.resize(processes, 0);
+        }
+    }
 }
 
 /// The middle value, the mean of two; zero where there is none.
@@ -131,7 +157,6 @@ fn median(values: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ApiReport;
 
     fn report(walls: &[u64], apis: &[(&str, &[u64])]) -> RunReport {
         RunReport {

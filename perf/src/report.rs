@@ -76,6 +76,9 @@ pub struct RunReport {
     pub exit_code: i32,
     /// What is to be borne in mind when the report is compared with another.
     pub caveats: Vec<String>,
+    /// What a replay that the watchdog ended was stuck in; `perf/schema/run-report.json` has its layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<serde_json::Value>,
 }
 
 /// The HIP runtime that a replay ran on.
@@ -137,6 +140,8 @@ pub struct ApiReport {
     pub max_ns: u64,
     /// Sum of the durations in each repetition, in the order of [`RunReport::repetitions`].
     pub samples_ns: Vec<u64>,
+    /// Median duration in each repetition: what a typical call takes, however often the worker was interrupted.
+    pub p50_samples_ns: Vec<u64>,
 }
 
 /// One repetition, section by section.
@@ -177,6 +182,8 @@ pub struct CopyReport {
     pub samples_ns: Vec<u64>,
     /// Time inside the calls in each repetition.
     pub host_samples_ns: Vec<u64>,
+    /// Median time between the events around a copy, in each repetition; with `--timing`.
+    pub p50_samples_ns: Vec<u64>,
 }
 
 impl CopyReport {
@@ -208,6 +215,8 @@ pub struct KernelReport {
     pub max_ns: u64,
     /// Sum of the durations in each repetition.
     pub samples_ns: Vec<u64>,
+    /// Median duration in each repetition.
+    pub p50_samples_ns: Vec<u64>,
 }
 
 /// One stream between its first and its last timed launch or copy.
@@ -320,6 +329,19 @@ pub enum ReportError {
 }
 
 impl WorkerReport {
+    /// Adds another worker's or repetition's time.
+    pub fn add(&mut self, other: &WorkerReport) {
+        self.calls += other.calls;
+        self.in_calls_ns += other.in_calls_ns;
+        self.beside_ns += other.beside_ns;
+        self.waiting_ns += other.waiting_ns;
+        self.staging_ns += other.staging_ns;
+        self.pacing_ns += other.pacing_ns;
+        self.events_ns += other.events_ns;
+        self.total_ns += other.total_ns;
+        self.own_ns += other.own_ns;
+    }
+
     /// The same with `own_ns` filled in.
     pub fn with_own_time(mut self) -> Self {
         let accounted = self.in_calls_ns + self.waiting_ns + self.staging_ns + self.pacing_ns + self.events_ns;
@@ -362,6 +384,18 @@ impl RunReport {
             let _ = fs::remove_file(&beside);
             io(error)
         })
+    }
+
+    /// Time inside calls of each repetition in nanoseconds, summed over threads.
+    pub fn call_samples(&self) -> Vec<f64> {
+        let repetitions = self.wall_samples().len();
+        let mut sums = vec![0.0; repetitions];
+        for api in &self.apis {
+            for (sum, &ns) in sums.iter_mut().zip(&api.samples_ns) {
+                *sum += ns as f64;
+            }
+        }
+        sums
     }
 
     /// Wall times in nanoseconds to do statistics on: the repetitions, or the one wall time of a report without any.

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::merge::merge;
 use crate::report::{ReportError, RunReport};
@@ -87,6 +88,18 @@ pub enum RunError {
         /// What the replayer says it loaded.
         loaded: PathBuf,
     },
+    /// The library became another one meanwhile.
+    #[error("{} said version {first} in its first run and {now} in run {run}: it was replaced meanwhile", lib.display())]
+    OtherVersion {
+        /// The runtime.
+        lib: PathBuf,
+        /// What it said first.
+        first: i32,
+        /// What it says now.
+        now: i32,
+        /// Number of the run, from 1.
+        run: usize,
+    },
     /// A report cannot be read.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -106,12 +119,15 @@ pub struct Progress {
     pub side: usize,
     /// Its median wall time in nanoseconds.
     pub wall_ns: u64,
+    /// What the rest will take if it goes on like this.
+    pub left: Duration,
 }
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let label = label(self.side);
-        write!(f, "run {} of {}: {label} {:.3} ms", self.done, self.total, self.wall_ns as f64 / 1e6)
+        let (wall_ms, left_s) = (self.wall_ns as f64 / 1e6, self.left.as_secs());
+        write!(f, "run {} of {}: {label} {wall_ms:.3} ms, {left_s} s left", self.done, self.total)
     }
 }
 
@@ -152,9 +168,17 @@ pub fn run(plan: &Plan, archive: &Path, mut on_progress: impl FnMut(Progress)) -
     let folder = tempfile::tempdir()?;
     let runs = order(files.len(), plan.processes);
     let mut reports: Vec<Vec<RunReport>> = vec![Vec::new(); files.len()];
+    let began = Instant::now();
     for (number, &side) in runs.iter().enumerate() {
         let report = one(plan, archive, &files[side], &folder.path().join(format!("{number}.json")))?;
-        on_progress(Progress { done: number + 1, total: runs.len(), side, wall_ns: report.wall_ns });
+        if let Some(before) = reports[side].first()
+            && before.runtime.version != report.runtime.version
+        {
+            let (lib, now) = (files[side].clone(), report.runtime.version);
+            return Err(RunError::OtherVersion { lib, first: before.runtime.version, now, run: number + 1 });
+        }
+        let left = began.elapsed().mul_f64((runs.len() - number - 1) as f64 / (number + 1) as f64);
+        on_progress(Progress { done: number + 1, total: runs.len(), side, wall_ns: report.wall_ns, left });
         reports[side].push(report);
     }
     Ok(reports.iter().filter_map(|reports| merge(reports)).collect())

@@ -6,9 +6,10 @@
 
 use serde::Serialize;
 
-use crate::change::{Change, Verdict};
+use crate::change::{Basis, Change, Verdict};
 use crate::line::{Line, LineKind};
 use crate::report::CallKind;
+use crate::stats::Interval;
 
 /// Part of the difference from which a tier is taken for the cause.
 const CAUSE_SHARE: f64 = 0.6;
@@ -20,6 +21,10 @@ const MOST_SHARE: f64 = 0.5;
 const ALL_SHARE: f64 = 0.8;
 /// Part of its tier's change from which a line is named.
 const NAMED_SHARE: f64 = 0.15;
+/// Least change of what a typical call takes that is spoken of: histograms hold durations to 1 %.
+const SMALLEST_TYPICAL: f64 = 0.03;
+/// The same in nanoseconds: clocks tell no less.
+const SMALLEST_TYPICAL_NS: f64 = 25.0;
 /// Lines named.
 const NAMED: usize = 3;
 
@@ -48,6 +53,19 @@ pub struct Finding {
     pub extent: Extent,
     /// What was not measured and would tell more.
     pub hint: Option<&'static str>,
+    /// Calls, kernels or copies of which a typical one takes longer, or less, whether or not the wall time shows it.
+    pub typical: Vec<Typical>,
+}
+
+/// What became of a typical call, kernel or copy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Typical {
+    /// What it is called.
+    pub name: String,
+    /// Change of its median as a fraction of the baseline.
+    pub change: f64,
+    /// 95 % interval of the change.
+    pub interval: Option<Interval>,
 }
 
 /// What may be the cause, in the order in which it is looked at.
@@ -87,19 +105,36 @@ impl Tier {
 
 /// Looks for what accounts for the change of the wall time.
 pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
-    let mut finding = Finding { causes: Vec::new(), kind: None, extent: Extent::None, hint: None };
+    let mut finding = Finding { causes: Vec::new(), kind: None, extent: Extent::None, hint: None, typical: Vec::new() };
+    if wall.basis == Basis::Repetitions && wall.verdict != Verdict::TooFewRepetitions {
+        finding.typical = typical(lines);
+    }
     if !wall.is_real() {
         return finding;
     }
     let added_ns = wall.added_ns();
     let same_way = |line: &&Line| line.change.verdict == wall.verdict && line.added_ns().signum() == added_ns.signum();
-    let tiers = Tier::ALL.map(|tier| {
-        let found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(same_way).collect();
-        let sum_ns: f64 = found.iter().map(|line| line.added_ns()).sum();
-        (tier, found, sum_ns)
-    });
-    let enough = |share: f64| tiers.iter().find(|(_, found, sum_ns)| !found.is_empty() && sum_ns / added_ns >= share);
-    if let Some((tier, found, sum_ns)) = enough(CAUSE_SHARE).or_else(|| enough(PART_SHARE)) {
+    // What only looks slower because it was kept waiting by other things, or by other programs, has a typical call as before.
+    // It is looked at where nothing else accounts for the change.
+    let clear = |line: &&Line| line.typical.is_none() || is_typical(line, wall.verdict);
+    let tiers = |wanted: &dyn Fn(&&Line) -> bool| {
+        Tier::ALL.map(|tier| {
+            let found: Vec<&Line> =
+                lines.iter().filter(|line| tier.holds(line)).filter(same_way).filter(|line| wanted(line)).collect();
+            let sum_ns: f64 = found.iter().map(|line| line.added_ns()).sum();
+            (tier, found, sum_ns)
+        })
+    };
+    let clear_tiers = tiers(&clear);
+    let all_tiers = tiers(&|_| true);
+    let enough = |tiers: &'_ [(Tier, Vec<&Line>, f64)], share: f64| {
+        tiers.iter().position(|(_, found, sum_ns)| !found.is_empty() && sum_ns / added_ns >= share)
+    };
+    let choose = |share: f64| {
+        let chosen = enough(&clear_tiers, share).map(|at| &clear_tiers[at]);
+        chosen.or_else(|| enough(&all_tiers, share).map(|at| &all_tiers[at]))
+    };
+    if let Some((tier, found, sum_ns)) = choose(CAUSE_SHARE).or_else(|| choose(PART_SHARE)) {
         let largest = found.iter().filter(|line| line.added_ns() / sum_ns >= NAMED_SHARE).copied().collect::<Vec<_>>();
         finding.causes = named(*tier, &largest, lines);
         finding.kind = Some(tier.as_str());
@@ -113,6 +148,46 @@ pub fn find(wall: &Change, lines: &[Line], timed: bool) -> Finding {
     finding.hint =
         (!timed && may_be_the_device).then_some("with --timing the report tells the device's time from the calls'");
     finding
+}
+
+/// Whether a typical one of what a line is about changed in this way for sure.
+fn is_typical(line: &Line, verdict: Verdict) -> bool {
+    let large = |change: &Change| {
+        change.change.is_some_and(|change| change.abs() >= SMALLEST_TYPICAL)
+            && change.added_ns().abs() >= SMALLEST_TYPICAL_NS
+    };
+    line.typical.as_ref().is_some_and(|typical| typical.verdict == verdict && large(typical))
+}
+
+/// The first tier in which something typical changed for sure and that is at least half of what any tier adds up to, the largest
+/// changes first.
+fn typical(lines: &[Line]) -> Vec<Typical> {
+    let changed = |line: &&Line| is_typical(line, Verdict::Slower) || is_typical(line, Verdict::Faster);
+    let added_ns = |line: &Line| {
+        let [before, after] = line.count;
+        line.typical.as_ref().map_or(0.0, |typical| typical.added_ns().abs() * before.max(after))
+    };
+    let tiers = Tier::ALL.map(|tier| {
+        let found: Vec<&Line> = lines.iter().filter(|line| tier.holds(line)).filter(changed).collect();
+        let sum_ns: f64 = found.iter().map(|line| added_ns(line)).sum();
+        (found, sum_ns)
+    });
+    // What is only a little slower beside something that is much slower was kept waiting by that.
+    let largest_ns = tiers.iter().fold(0.0, |largest: f64, (_, sum_ns)| largest.max(*sum_ns));
+    let chosen = tiers.into_iter().find(|(found, sum_ns)| !found.is_empty() && *sum_ns >= MOST_SHARE * largest_ns);
+    let Some((found, _)) = chosen else { return Vec::new() };
+    let mut named: Vec<Typical> = found
+        .into_iter()
+        .filter_map(|line| line.typical.as_ref().map(|typical| (line, typical)))
+        .map(|(line, typical)| Typical {
+            name: if line.kind == LineKind::Kernel { format!("kernel {}", line.name) } else { line.name.clone() },
+            change: typical.change.unwrap_or(0.0),
+            interval: typical.interval,
+        })
+        .collect();
+    named.sort_by(|a, b| b.change.abs().total_cmp(&a.change.abs()));
+    named.truncate(NAMED);
+    named
 }
 
 /// The names of the causes. Copies of every kind that an API makes are named by the API.
@@ -153,22 +228,45 @@ impl Finding {
             Verdict::Slower => format!("B is {percent:.1} % slower{interval}"),
             Verdict::Faster => format!("B is {:.1} % faster{interval}", -percent),
             Verdict::NoDifference => {
-                return format!("no difference that could not be chance: B is {percent:+.1} %{interval}");
+                let typical = self.typical_words();
+                return format!("no difference that could not be chance: B is {percent:+.1} %{interval}{typical}");
             }
             Verdict::TooFewRepetitions => {
                 return format!("too few repetitions to tell ({percent:+.1} %); repeat each side at least 4 times");
             }
         };
+        format!("{what}{}", self.place())
+    }
+
+    fn typical_words(&self) -> String {
+        let typical = self.typical.iter().map(Typical::words).collect::<Vec<_>>().join(" and ");
+        if typical.is_empty() { typical } else { format!("; but {typical}") }
+    }
+
+    /// Where the difference is, to follow the words that tell how large it is.
+    pub fn place(&self) -> String {
         let extent = match self.extent {
             Extent::All => "all of it",
             Extent::Most => "most of it",
             Extent::Some => "some of it",
-            Extent::None => return format!("{what}, and no single call, kernel or copy accounts for it"),
+            Extent::None => {
+                return format!(", and no single call, kernel or copy accounts for it{}", self.typical_words());
+            }
         };
-        let [first, others @ ..] = self.causes.as_slice() else { return what };
+        let [first, others @ ..] = self.causes.as_slice() else { return String::new() };
         let others: String = others.iter().map(|cause| format!(" and {cause}")).collect();
         let kernel = if self.kind == Some(Tier::Kernels.as_str()) && !first.starts_with('(') { "kernel " } else { "" };
-        format!("{what}, {extent} in {kernel}{first}{others}")
+        format!(", {extent} in {kernel}{first}{others}")
+    }
+}
+
+impl Typical {
+    /// As a part of a sentence.
+    fn words(&self) -> String {
+        let interval = self.interval.map_or_else(String::new, |interval| {
+            format!(" (95 % CI {:+.1} to {:+.1})", interval.low * 100.0, interval.high * 100.0)
+        });
+        format!("a typical {} takes {:+.1} %{interval}", self.name, self.change * 100.0)
     }
 }
 
@@ -188,6 +286,7 @@ mod tests {
             count: [1.0; 2],
             p50_ns: [0; 2],
             change: Change::new(noisy(before), noisy(after)),
+            typical: None,
         }
     }
 
@@ -251,6 +350,35 @@ mod tests {
         ];
         assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize"));
         assert!(sentence(&lines[..1]).ends_with("some of it in kernel gemm"));
+    }
+
+    #[test]
+    fn what_a_typical_call_takes_tells_where_the_wall_time_is_noise() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let slower = |mut line: Line| {
+            line.typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
+            line
+        };
+        let api = Some("hipLaunchKernel");
+        let lines = [
+            slower(line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 500.0)),
+            slower(line(LineKind::Api(CallKind::Enqueue), "hipLaunchKernel", api, 100.0, 100.0)),
+        ];
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.contains("; but a typical hipLaunchKernel takes +20.0 % (95 % CI "), "{text}");
+        assert!(!text.contains("hipStreamSynchronize"), "{text}");
+    }
+
+    #[test]
+    fn of_what_waits_that_with_a_slower_typical_call_is_the_cause() {
+        let mut lines = [
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 570.0),
+            line(LineKind::Api(CallKind::Copy), "hipMemcpyAsync", Some("hipMemcpyAsync"), 500.0, 530.0),
+        ];
+        assert!(sentence(&lines).ends_with("all of it in hipStreamSynchronize and hipMemcpyAsync"));
+        lines[0].typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
+        lines[1].typical = Some(Change::new(noisy(1000.0), noisy(1000.0)));
+        assert!(sentence(&lines).ends_with("most of it in hipStreamSynchronize"));
     }
 
     #[test]

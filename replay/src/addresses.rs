@@ -47,6 +47,12 @@ impl RecordedAddresses {
         &self.allocations.found
     }
 
+    /// Whether the program makes a handle of an allocation for other processes, which mapped memory has none of.
+    pub(crate) fn is_exported(&self, base: u64, size_bytes: u64) -> bool {
+        let behind = base.saturating_add(size_bytes.max(1));
+        self.allocations.exported.iter().any(|address| (base..behind).contains(address))
+    }
+
     /// Whether the program resets a device, which takes everything on it away.
     pub(crate) fn device_is_reset(&self) -> bool {
         self.allocations.reset
@@ -136,6 +142,8 @@ fn joined(found: &[(u64, u64, i32)], granule_bytes: u64) -> Vec<(u64, u64)> {
 struct Allocations {
     /// See [`RecordedAddresses::allocations`].
     found: Vec<(u64, u64, i32)>,
+    /// See [`RecordedAddresses::is_exported`].
+    exported: Vec<u64>,
     /// See [`RecordedAddresses::device_is_reset`].
     reset: bool,
     /// Addresses that the program reserved: start and end.
@@ -143,7 +151,7 @@ struct Allocations {
 }
 
 fn allocations(archive: &Archive) -> Allocations {
-    let (mut found, mut reset, mut reserved) = (Vec::new(), false, Vec::new());
+    let (mut found, mut exported, mut reset, mut reserved) = (Vec::new(), Vec::new(), false, Vec::new());
     let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
     for stream in archive.streams() {
         let mut device = 0;
@@ -154,6 +162,9 @@ fn allocations(archive: &Archive) -> Allocations {
             }
             if Some(api.id) == set_device {
                 device = record.word(0) as u32 as i32;
+            }
+            if api.name == "hipIpcGetMemHandle" {
+                exported.push(record.word(1));
             }
             reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
             if api.name == "hipMemAddressReserve" {
@@ -177,7 +188,7 @@ fn allocations(archive: &Archive) -> Allocations {
             }
         }
     }
-    Allocations { found, reset, reserved }
+    Allocations { found, exported, reset, reserved }
 }
 
 #[cfg(test)]

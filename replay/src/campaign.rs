@@ -11,19 +11,21 @@ use hrr_format::stream_file::StreamFile;
 
 use crate::addresses::RecordedAddresses;
 use crate::chaos::Chaos;
+use crate::choices::{Guarded, RegionPolicy, Synthetic};
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
 use crate::instruction::{Chunk, Wait};
 use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
-use crate::plan::annotate::Annotate;
+use crate::plan::annotate::{Annotate, RangeOption};
 use crate::plan::error::PlanError;
 use crate::plan::escort::TriagePlan;
 use crate::plan::kernel_choice::Replaced;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
+use crate::progress_line::Shown;
 use crate::repeat::Kept;
 use crate::report::gpu_timer::{GpuTimer, Keep, Resolved};
 use crate::report::meter::{Measured, Metering};
@@ -57,6 +59,7 @@ pub(crate) struct Campaign<'a> {
     metering: Option<Arc<Metering>>,
     live: Option<Arc<Live>>,
     watch: Option<&'a Watch<'a>>,
+    line: Option<Arc<Shown>>,
 }
 
 /// A plan of which everything was planned before it ran, or nothing is kept.
@@ -94,6 +97,12 @@ fn met_no_device(archive: &Archive) -> bool {
     archive.manifest().devices.is_empty() && archive.streams().iter().any(told)
 }
 
+/// The calls behind the preamble of an archive that holds only a window of a program.
+fn recorded_window(archive: &Archive) -> Option<RangeOption> {
+    let from = archive.manifest().window.as_ref()?.preamble_calls;
+    (from > 0).then_some(RangeOption::Events { from, to: u64::MAX })
+}
+
 impl<'a> Campaign<'a> {
     /// A campaign on a runtime that has a device.
     pub(crate) fn new(
@@ -102,7 +111,14 @@ impl<'a> Campaign<'a> {
         options: &'a ReplayOptions,
         live: Option<Arc<Live>>,
         watch: Option<&'a Watch<'a>>,
+        line: Option<Arc<Shown>>,
     ) -> Result<Self, ReplayError> {
+        if archive.manifest().flight_recorder_bytes.is_some() {
+            return Err(ReplayError::FlightRecorder);
+        }
+        if let Some(window) = archive.manifest().window.as_ref().filter(|window| window.opened == 0) {
+            return Err(ReplayError::NoWindow { trigger: window.trigger.clone() });
+        }
         let tolerance = Tolerance::from_env()?;
         let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
         let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
@@ -115,9 +131,19 @@ impl<'a> Campaign<'a> {
         };
         let choices = &options.choices;
         choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+        let guards = choices.guards.around;
+        let used = choices.regions != RegionPolicy::Ignored && !archive.regions().entries().is_empty();
+        if guards.is_some() && !used {
+            return Err(ReplayError::Environment(
+                "--guard-segments and --guard-blocks need region sidecars (regions/*.hrrr in the process directory), and there are none to use"
+                    .to_owned(),
+            ));
+        }
         // Before anything else takes the addresses.
         let memory = match choices.placement {
-            PlacementPolicy::WherePossible if !choices.new_memory.pads() && device_count > 0 => {
+            PlacementPolicy::WherePossible
+                if !choices.new_memory.pads() && guards != Some(Guarded::Segments) && device_count > 0 =>
+            {
                 let reserved = options.addresses.clone();
                 let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(archive)));
                 placement::Placement::prepare(&addresses, runtime, &choices.devices, device_count)
@@ -169,6 +195,7 @@ impl<'a> Campaign<'a> {
             metering,
             live,
             watch,
+            line,
         })
     }
 
@@ -188,8 +215,18 @@ impl<'a> Campaign<'a> {
         self.assignment.workers
     }
 
+    /// What stands for recorded contents, in a replay by shape.
+    pub(crate) fn synthetic(&self) -> Option<Synthetic> {
+        self.options.choices.synthetic
+    }
+
     fn lanes(&self) -> usize {
         self.assignment.worker_of.len()
+    }
+
+    /// Which part of the archive is measured: what was asked for; else, of a recorded window, what is behind its preamble.
+    fn range(&self) -> Option<RangeOption> {
+        self.options.range.or_else(|| recorded_window(self.archive))
     }
 
     fn annotate(&self) -> Annotate {
@@ -200,7 +237,7 @@ impl<'a> Campaign<'a> {
         Annotate {
             notes: self.options.measure.any(),
             gap_ns_per_tick: self.options.pace.factor().map(|factor| ns_per_tick / factor),
-            range: self.options.range,
+            range: self.range(),
         }
     }
 
@@ -217,6 +254,9 @@ impl<'a> Campaign<'a> {
         });
         if let Some(watch) = self.watch {
             watch.watch_runners(&shared, &self.assignment.worker_of);
+        }
+        if let Some(line) = &self.line {
+            line.watch(&shared);
         }
         (shared, ended)
     }
@@ -339,8 +379,13 @@ impl<'a> Campaign<'a> {
                 _ => self.archive.manifest().event_count,
             };
             shared.prepare_spares(self.workers() + self.spares());
+            let calls = match &plan {
+                Plan::Whole(planned, _) => planned.lane_totals.iter().sum(),
+                _ => events,
+            };
             let setup = planning.elapsed();
             on_prepared(&Prepared {
+                calls,
                 runtime: self.runtime,
                 devices: devices.iter().map(|&device| (device, self.runtime.device_info(device).name)).collect(),
                 workers: self.workers(),
@@ -364,7 +409,7 @@ impl<'a> Campaign<'a> {
                 sequences,
                 phase: &|phase| self.phase(phase),
                 devices: &devices,
-                range: self.options.range.is_some().then_some(on_range),
+                range: self.range().is_some().then_some(on_range),
             };
             let (run, planned, verdict) = self.run(start, validation, windowed, || {
                 let (planned, pictures) = match std::mem::replace(&mut plan, Plan::Taken) {
@@ -425,7 +470,7 @@ impl<'a> Campaign<'a> {
             sequences,
             phase: &|phase| self.phase(phase),
             devices: &devices,
-            range: self.options.range.is_some().then_some(on_range),
+            range: self.range().is_some().then_some(on_range),
         };
         let (run, planned, verdict) = self.run(start, validation, false, || Ok(std::mem::take(&mut planned)));
         session.planned = planned.unwrap_or_default();
@@ -476,7 +521,11 @@ impl<'a> Campaign<'a> {
         let again = self.options.runs() > 1 || self.options.measure.any();
         let teardown = (complete && again && !shared.progress.stopped()).then(|| {
             let began = Instant::now();
-            shared.end_runners();
+            {
+                // What the runtime keeps for a thread goes with it.
+                let _watched = own_calls::enter("ending worker threads");
+                shared.end_runners();
+            }
             let torn_down = session.planned.teardown.run(self.runtime);
             (began.elapsed(), torn_down)
         });

@@ -26,6 +26,115 @@ pub struct Choices {
     pub warn_untranslated: Option<WarnUntranslated>,
     /// What new device memory is like.
     pub new_memory: NewMemory,
+    /// What region sidecars are used for.
+    pub regions: RegionPolicy,
+    /// What lies between guards.
+    pub guards: Guards,
+    /// Copy sources hold this instead of recorded contents, and what needs recorded code is left out.
+    pub synthetic: Option<Synthetic>,
+}
+
+/// What region sidecars are used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RegionPolicy {
+    /// Memory that no recorded call gave out is made real from them, and accesses outside live blocks are told.
+    #[default]
+    Used,
+    /// The same, and such accesses fail the replay.
+    Strict,
+    /// Nothing.
+    Ignored,
+}
+
+/// What lies between addresses at which nothing is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// Each device allocation, and each segment that is made real.
+    Segments,
+    /// Each block.
+    Blocks,
+}
+
+/// Where the end of memory between guards lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuardAlignment {
+    /// As close to the end of its mapping as an allocation's alignment allows.
+    #[default]
+    Aligned,
+    /// At the end of its mapping, however its beginning is aligned then.
+    Exact,
+}
+
+impl GuardAlignment {
+    /// Alignment of the beginning in bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            GuardAlignment::Aligned => 256,
+            GuardAlignment::Exact => 1,
+        }
+    }
+}
+
+/// Guards around device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guards {
+    /// Around what; `None` = nothing.
+    pub around: Option<Guarded>,
+    /// Smallest size in bytes that is guarded.
+    pub min_bytes: u64,
+    /// Largest.
+    pub max_bytes: u64,
+    /// All of it together, in bytes.
+    pub budget_bytes: u64,
+    /// Where ends lie.
+    pub alignment: GuardAlignment,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards {
+            around: None,
+            min_bytes: 0,
+            max_bytes: u64::MAX,
+            budget_bytes: 4096 << 20,
+            alignment: GuardAlignment::Aligned,
+        }
+    }
+}
+
+/// What stands for contents in a replay by shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synthetic {
+    /// Zeros.
+    Zeros,
+    /// Bytes that do not compress, from this seed.
+    Noise(u64),
+}
+
+impl FromStr for Synthetic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seed = match text.split_once(':') {
+            None => Ok(0),
+            Some(("noise", seed)) => seed.parse().map_err(|_| format!("the seed {seed:?} is not a number")),
+            Some(_) => Err("give zeros, noise or noise:SEED".to_owned()),
+        };
+        match text.split(':').next() {
+            Some("zeros") if !text.contains(':') => Ok(Synthetic::Zeros),
+            Some("noise") => seed.map(Synthetic::Noise),
+            _ => Err("give zeros, noise or noise:SEED".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Synthetic::Zeros => f.write_str("zeros"),
+            Synthetic::Noise(seed) => write!(f, "noise of seed {seed}"),
+        }
+    }
 }
 
 /// Names pointers that do not translate.
@@ -41,11 +150,13 @@ pub struct NewMemory {
     pub pad_max_bytes: u64,
     /// New memory is filled with this byte.
     pub fill: Option<u8>,
+    /// Memory that is made real for a region is.
+    pub region_fill: u8,
 }
 
 impl Default for NewMemory {
     fn default() -> Self {
-        NewMemory { pad_factor: 1, pad_max_bytes: DEFAULT_PAD_MAX_BYTES, fill: None }
+        NewMemory { pad_factor: 1, pad_max_bytes: DEFAULT_PAD_MAX_BYTES, fill: None, region_fill: 0 }
     }
 }
 
@@ -64,7 +175,7 @@ impl NewMemory {
         let byte = u8::try_from(number("HIP_HRR_REPLAY_FILL_BYTE", 0)?)
             .map_err(|_| "HIP_HRR_REPLAY_FILL_BYTE is not a byte".to_owned())?;
         let fill = (number("HIP_HRR_REPLAY_ZERO_INIT", 0)? != 0).then_some(byte);
-        Ok(NewMemory { pad_factor, pad_max_bytes, fill })
+        Ok(NewMemory { pad_factor, pad_max_bytes, fill, region_fill: byte })
     }
 
     /// Size in bytes that an allocation of `size_bytes` is made with.
@@ -115,8 +226,20 @@ mod tests {
     }
 
     #[test]
+    fn synthetic_contents_are_zeros_or_noise_of_a_seed() {
+        for (text, expected) in
+            [("zeros", Synthetic::Zeros), ("noise", Synthetic::Noise(0)), ("noise:7", Synthetic::Noise(7))]
+        {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for bad in ["", "ones", "zeros:1", "noise:", "noise:x"] {
+            assert!(bad.parse::<Synthetic>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn padding_never_shrinks_and_stops_at_its_limit() {
-        let memory = NewMemory { pad_factor: 4, pad_max_bytes: 100, fill: None };
+        let memory = NewMemory { pad_factor: 4, pad_max_bytes: 100, ..NewMemory::default() };
         assert_eq!([10, 50, 200].map(|size| memory.padded(size)), [40, 100, 200]);
         assert_eq!(NewMemory::default().padded(77), 77);
     }

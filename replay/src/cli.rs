@@ -6,14 +6,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
+use hrr_cli::Generate;
 
 use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
+use hrr_perf::report::RunReport;
 
 use crate::addresses::RecordedAddresses;
 use crate::check_order;
-use crate::choices::{Choices, NewMemory, Replacement, WarnUntranslated};
+use crate::choices::{
+    Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, Synthetic, WarnUntranslated,
+};
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
@@ -22,6 +26,7 @@ use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
 use crate::processes::{self, Rank};
+use crate::progress_line::ProgressLine;
 use crate::report::options::{Measure, Pace};
 use crate::report::order_log::OrderLog;
 use crate::run::watchdog;
@@ -31,7 +36,7 @@ use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
-use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions};
+use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,10 +46,13 @@ Examples:
   hrr-playback capture.hrr --sync-watchdog-ms 5000
   hrr-playback capture.hrr --all-processes       every recorded process, at the same time
   srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
+  hrr-playback capture.hrr --repeat 20 --warmup 2 --timing --report a.json     a timing run, for hrr-perf
+  hrr-playback capture.hrr --kernels 100..200 --trace t.json.gz    a timeline, for ui.perfetto.dev
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
+  hrr-playback capture.hrr --shape-only          times of allocations and copies, without contents
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
+Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
 results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
@@ -52,7 +60,7 @@ results differ; 124 the watchdog fired.";
 #[command(name = "hrr-playback", disable_version_flag = true, after_help = EXAMPLES)]
 struct Arguments {
     /// Archive: the directory HIP_HRR_CAPTURE_OUTPUT named, a pid-* directory in it, or a packed archive
-    #[arg(required_unless_present = "version")]
+    #[arg(required_unless_present_any = ["version", "generate"])]
     archive: Option<PathBuf>,
 
     /// Worker threads that issue calls; 0 = one per captured thread
@@ -104,6 +112,52 @@ struct Arguments {
     #[arg(long, value_name = "NAME=PATH", help_heading = "Replay")]
     replace_kernel: Vec<Replacement>,
 
+    /// Replay without recorded contents and code, of any archive, for times: copies move zeros, noise or noise:SEED, kernels and
+    /// what needs code are left out and listed. Ends with SHAPE, never with PASS
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "zeros",
+        conflicts_with_all = ["kernel_filter", "replace_kernel", "warn_untranslated_args", "kernels"],
+        help_heading = "Replay"
+    )]
+    shape_only: Option<Synthetic>,
+
+    /// Do not use region sidecars
+    #[arg(long, help_heading = "Regions")]
+    no_regions: bool,
+
+    /// Fail where an access lies outside the live blocks of region sidecars
+    #[arg(long, help_heading = "Regions")]
+    regions_strict: bool,
+
+    /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
+    /// placement off
+    #[arg(long, conflicts_with = "guard_blocks", help_heading = "Regions")]
+    guard_segments: bool,
+
+    /// The same for each block of a sidecar
+    #[arg(long, help_heading = "Regions")]
+    guard_blocks: bool,
+
+    /// Smallest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Regions")]
+    guard_min_bytes: u64,
+
+    /// Largest size in bytes to guard
+    #[arg(long, value_name = "BYTES", default_value_t = u64::MAX, hide_default_value = true, help_heading = "Regions")]
+    guard_max_bytes: u64,
+
+    /// Device memory in MiB to guard
+    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Regions")]
+    guard_budget_mb: u64,
+
+    /// Put the end of what is guarded right at its guard, however its beginning is aligned then
+    #[arg(long, help_heading = "Regions")]
+    guard_exact_align: bool,
+
     /// Name every kernel pointer argument that lies in no live allocation
     #[arg(long, help_heading = "Replay")]
     warn_untranslated_args: bool,
@@ -116,7 +170,7 @@ struct Arguments {
     #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
     warmup: u32,
 
-    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run
+    /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run. When the watchdog fires, with its diagnosis
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     report: Option<PathBuf>,
 
@@ -234,7 +288,8 @@ struct Arguments {
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     api: Option<Glob>,
 
-    /// With --info: write tables with the columns of rocprofv3's into a directory
+    /// With --info: write tables with the columns of rocprofv3's into a directory; kernels and copies have the times of their
+    /// calls, since a recording has none of the device
     #[arg(long, value_name = "DIR", requires = "info", help_heading = "Inspection")]
     csv: Option<PathBuf>,
 
@@ -270,6 +325,10 @@ struct Arguments {
     /// Print the version of the program and of the archive format
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
+
+    /// Write the manual page, or completions for a shell
+    #[arg(long, value_enum, hide = true)]
+    generate: Option<Generate>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -322,6 +381,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    if let Some(what) = arguments.generate {
+        let written = hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout());
+        return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
+    }
     if arguments.version {
         print_version(arguments.hip_lib.as_deref());
         return Ok(ExitCode::SUCCESS);
@@ -360,9 +423,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         replacements: arguments.replace_kernel.clone(),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
         new_memory: NewMemory::from_env()?,
+        regions: match (arguments.no_regions, arguments.regions_strict) {
+            (true, _) => RegionPolicy::Ignored,
+            (false, true) => RegionPolicy::Strict,
+            (false, false) => RegionPolicy::Used,
+        },
+        guards: guards(arguments),
+        synthetic: arguments.shape_only,
     };
     let limit = (arguments.sync_watchdog_ms > 0).then(|| Duration::from_millis(arguments.sync_watchdog_ms));
-    let on_hang = hang_handler(arguments);
+    let on_hang = hang_handler(arguments, path);
     let placed = choices.placement == PlacementPolicy::WherePossible;
     // Before the runtime takes addresses for itself.
     let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
@@ -395,12 +465,20 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
             (None, None) => None,
         },
         trace: arguments.trace.as_ref().map(|trace| own_file(arguments, trace, path)),
+        // One line for several processes at once would be nobody's; other lines of progress have been asked for by name.
+        progress: match arguments.all_processes || arguments.progress_kernels > 0 || arguments.progress_seconds > 0 {
+            true => ProgressLine::Off,
+            false => ProgressLine::OnTerminal,
+        },
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
         print_all(&summary::heading(&archive, prepared.events, prepared, &options));
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
+    for line in &outcome.regions.lines {
+        eprintln!("[HRR] region: {line}");
+    }
     for line in &outcome.untranslated_lines {
         eprintln!("[HRR] {line}");
     }
@@ -474,18 +552,23 @@ fn tell_trace(trace: &Result<Drawn, TraceError>) -> i32 {
     }
 }
 
-/// Prints the diagnosis, and writes it where it was asked for.
-fn hang_handler(arguments: &Arguments) -> HangHandler {
-    let file = arguments.triage.clone();
-    HangHandler::new(move |diagnosis| {
-        let mut err = std::io::stderr().lock();
-        let _ = err.write_all(diagnosis.to_string().as_bytes());
-        let Some(file) = &file else { return };
-        let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
-        if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
-            let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
-        }
-    })
+/// Tells what hangs, in the files that were asked for too.
+fn hang_handler(arguments: &Arguments, path: &Path) -> HangHandler {
+    let order = OrderMode::from(arguments.order);
+    let report = arguments.report.as_ref().map(|report| {
+        let known = RunReport {
+            schema_version: hrr_perf::report::SCHEMA_VERSION,
+            hrr_version: env!("CARGO_PKG_VERSION").to_owned(),
+            archive: path.display().to_string(),
+            mode: format!("stopped by the watchdog, order {}", order.as_str()),
+            order: order.as_str().to_owned(),
+            pace: arguments.pace.to_string(),
+            warmup: arguments.warmup,
+            ..RunReport::default()
+        };
+        (own_file(arguments, report, path), known)
+    });
+    tell::handler(tell::Files { triage: arguments.triage.clone(), report })
 }
 
 fn triage_options(arguments: &Arguments) -> TriageOptions {
@@ -507,6 +590,20 @@ fn triage_options(arguments: &Arguments) -> TriageOptions {
             MarksArgument::Paced => MarkPolicy::Paced,
             MarksArgument::All => MarkPolicy::All,
         },
+    }
+}
+
+fn guards(arguments: &Arguments) -> Guards {
+    Guards {
+        around: match (arguments.guard_segments, arguments.guard_blocks) {
+            (true, _) => Some(Guarded::Segments),
+            (_, true) => Some(Guarded::Blocks),
+            _ => None,
+        },
+        min_bytes: arguments.guard_min_bytes,
+        max_bytes: arguments.guard_max_bytes,
+        budget_bytes: arguments.guard_budget_mb.saturating_mul(1 << 20),
+        alignment: if arguments.guard_exact_align { GuardAlignment::Exact } else { GuardAlignment::Aligned },
     }
 }
 

@@ -13,11 +13,15 @@ use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
 use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
-use crate::choices::Choices;
+use crate::choices::{Choices, Synthetic};
 use crate::compare::ToleranceError;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
+pub use crate::plan::host_memory::HostMemoryCounts;
 use crate::plan::order::OrderMode;
+pub use crate::plan::regions::RegionCounts;
+use crate::plan::shape::LeftOut;
+use crate::progress_line::{ProgressLine, Shown};
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
@@ -66,6 +70,8 @@ pub struct ReplayOptions {
     pub choices: Choices,
     /// File for a timeline of the first repetition that is reported; needs [`Measure::timing`].
     pub trace: Option<PathBuf>,
+    /// Whether a line tells how far the replay has come.
+    pub progress: ProgressLine,
     /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
     /// runtime has left them.
     pub addresses: Option<Arc<RecordedAddresses>>,
@@ -108,6 +114,17 @@ pub enum ReplayError {
         /// Events in the archive.
         events: u64,
     },
+    /// Only a window was to be recorded, and it never came.
+    #[error("nothing was recorded: the window {trigger} was never opened")]
+    NoWindow {
+        /// What was to open it.
+        trigger: String,
+    },
+    /// The archive is a flight recorder's.
+    #[error(
+        "a flight recorder keeps the last calls of each thread and not what they need: --info reads it, nothing can be replayed"
+    )]
+    FlightRecorder,
     /// The runtime has no events to measure times with.
     #[error("{path} lacks the event calls that --timing needs")]
     NoEvents {
@@ -168,6 +185,12 @@ pub struct Outcome {
     pub placement: String,
     /// Where device memory came to lie.
     pub memory: MemoryOutcome,
+    /// Host memory that devices use directly.
+    pub host_memory: HostMemoryCounts,
+    /// Regions of device memory that another tool wrote down.
+    pub regions: RegionCounts,
+    /// Changes to it that the recorder left alone.
+    pub host_left_alone: u64,
     /// Calls that were issued.
     pub issued: u64,
     /// Entry points with calls that were neither issued nor left out for a reason, and how many. A fault of ours.
@@ -178,6 +201,8 @@ pub struct Outcome {
     pub filtered: u64,
     /// Launches of replaced kernels.
     pub replaced: u64,
+    /// What a replay by shape did otherwise; `None` for a replay of what was recorded.
+    pub shape: Option<ShapeOutcome>,
     /// One line on each pointer that did not translate, where that was asked for.
     pub untranslated_lines: Vec<String>,
     /// Pinned and pageable staging memory in bytes.
@@ -207,7 +232,12 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         if self.verdict.diverged {
             2
-        } else if self.verdict.failed > 0 || self.failed_calls > 0 || self.all_skipped() || self.lost() {
+        } else if self.verdict.failed > 0
+            || self.failed_calls > 0
+            || self.all_skipped()
+            || self.lost()
+            || self.regions.fail()
+        {
             1
         } else {
             0
@@ -223,6 +253,17 @@ impl Outcome {
     pub fn all_skipped(&self) -> bool {
         self.verdict.passed() == 0 && self.verdict.failed == 0 && self.verdict.missed() > 0
     }
+}
+
+/// What a replay by shape did otherwise than the recording.
+#[derive(Clone, Debug)]
+pub struct ShapeOutcome {
+    /// What stood for contents.
+    pub synthetic: Synthetic,
+    /// Calls left out, by reason and entry point.
+    pub left_out: Vec<(LeftOut, &'static str, u64)>,
+    /// Kernel nodes of graphs that became empty nodes.
+    pub empty_nodes: u64,
 }
 
 /// Where device memory came to lie.
@@ -253,6 +294,8 @@ pub struct Prepared<'a> {
     pub workers: usize,
     /// Calls in the archive.
     pub events: u64,
+    /// Calls of one run, as far as that is known.
+    pub calls: u64,
     /// Whether the archive is planned and staged while it runs, because it exceeds the memory budget.
     pub windowed: bool,
     /// Planning and staging took this long.
@@ -300,7 +343,8 @@ fn replay_watched<'a>(
     check_streams(archive)?;
     let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
     let mut trace = None;
-    let campaign = Campaign::new(archive, runtime, options, live, watch)?;
+    let line = Shown::start(options.progress).map(Arc::new);
+    let campaign = Campaign::new(archive, runtime, options, live, watch, line.clone())?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
@@ -314,8 +358,14 @@ fn replay_watched<'a>(
         campaign.keep(keep(done));
         let (mut session, mut ran) = campaign.plan_and_run(|prepared| {
             first_setup.get_or_insert(prepared.setup);
-            if let Some(on_prepared) = on_prepared.take() {
-                on_prepared(prepared);
+            let mut told = || {
+                if let Some(on_prepared) = on_prepared.take() {
+                    on_prepared(prepared);
+                }
+            };
+            match &line {
+                Some(line) => line.planned(prepared.calls, options.runs(), told),
+                None => told(),
             }
         })?;
         let mut setup = if done == 0 { Duration::ZERO } else { session.setup };
@@ -414,11 +464,19 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
         },
+        host_memory: planned.host_memory.clone(),
+        regions: planned.regions.clone(),
+        host_left_alone: archive.manifest().host_snapshots.unordered,
         issued: planned.issued,
         lost: planned.lost.clone(),
         lost_results: planned.lost_results,
         filtered: planned.filtered,
         replaced: planned.replaced,
+        shape: campaign.synthetic().map(|synthetic| ShapeOutcome {
+            synthetic,
+            left_out: planned.shape.left_out.iter().map(|(&(reason, api), &calls)| (reason, api, calls)).collect(),
+            empty_nodes: planned.shape.empty_nodes,
+        }),
         untranslated_lines: planned.untranslated_lines.clone(),
         staged_bytes: session.staged_bytes(),
         abandoned: last.run.abandoned,
@@ -450,9 +508,10 @@ fn report(
         runtime: RuntimeReport { path: runtime.path().display().to_string(), version: runtime.version() },
         device: DeviceReport { arch: runtime.device_arch(0), name: info.name, pci_bus_id: info.pci_bus_id },
         mode: format!(
-            "{workers} worker thread{}, order {}",
+            "{workers} worker thread{}, order {}{}",
             if workers == 1 { "" } else { "s" },
-            options.order.as_str()
+            options.order.as_str(),
+            if outcome.shape.is_some() { ", shape only: synthetic contents, no kernels" } else { "" }
         ),
         threads: u32::try_from(workers).unwrap_or(u32::MAX),
         order: options.order.as_str().to_owned(),

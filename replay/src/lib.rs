@@ -26,6 +26,7 @@ pub mod placement;
 pub mod plan;
 pub(crate) mod plausible;
 pub mod processes;
+pub mod progress_line;
 pub(crate) mod repeat;
 pub mod report;
 pub(crate) mod run;

@@ -9,7 +9,8 @@ use crate::instruction::{Chunk, Wait};
 use crate::plan::error::PlanError;
 use crate::plan::order::OrderMode;
 use crate::plan::{Assignment, Delivery, PlanSettings, Planner};
-use crate::run::progress::{Cores, Progress};
+use crate::run::progress::Progress;
+use crate::run::spinning::Cores;
 use crate::runtime::Runtime;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.

@@ -20,6 +20,8 @@ pub(crate) enum Mutation {
     SelfWait,
     /// Leaves out every call of the entry point with this catalogue id.
     Drop(u16),
+    /// Leaves out what the host stored in memory that devices use directly.
+    NoHostRestore,
 }
 
 impl Mutation {
@@ -36,12 +38,13 @@ impl Mutation {
             "name-only-kernel" => Mutation::NameOnlyKernel,
             "stale-handle" => Mutation::StaleHandle,
             "self-wait" => Mutation::SelfWait,
+            "no-host-restore" => Mutation::NoHostRestore,
             _ => match name.strip_prefix("drop:").map(|api| (api, Api::by_name(api))) {
                 Some((_, Some(api))) => Mutation::Drop(api.id),
                 Some((api, None)) => return Err(format!("HRR_REPLAY_MUTATE={name}: no entry point {api}")),
                 None => {
                     return Err(format!(
-                        "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, drop:API)"
+                        "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, no-host-restore, drop:API)"
                     ));
                 }
             },

@@ -8,7 +8,7 @@
 //!
 //! Memory from pools is not placed: it belongs to its pool and is ordered by streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -61,6 +61,8 @@ struct Wanted {
 pub(crate) struct Placement {
     runtime: Arc<Runtime>,
     ranges: BTreeMap<u64, Range>,
+    /// Allocations that are not placed although others in their pages may be.
+    exported: BTreeSet<u64>,
     /// Reserved addresses, start and end, in which the ranges lie.
     reserved: Vec<(u64, u64)>,
     /// Why memory was not placed: allocations, and one example.
@@ -77,7 +79,14 @@ pub(crate) fn is_placed_api(api: &Api) -> bool {
 impl Placement {
     /// Nothing is placed.
     pub(crate) fn off(runtime: Arc<Runtime>) -> Self {
-        Placement { runtime, ranges: BTreeMap::new(), reserved: Vec::new(), refused: BTreeMap::new(), on: false }
+        Placement {
+            runtime,
+            ranges: BTreeMap::new(),
+            exported: BTreeSet::new(),
+            reserved: Vec::new(),
+            refused: BTreeMap::new(),
+            on: false,
+        }
     }
 
     /// Maps memory at the addresses of the archive's device allocations, as far as they are free.
@@ -100,6 +109,11 @@ impl Placement {
         for &(base, size_bytes, device) in recorded.allocations() {
             let device = devices.live(device);
             if !(0..device_count).contains(&device) {
+                continue;
+            }
+            if recorded.is_exported(base, size_bytes) {
+                placement.refuse("the program makes handles of it for other processes", base, 1);
+                placement.exported.insert(base);
                 continue;
             }
             let page_bytes =
@@ -163,6 +177,9 @@ impl Placement {
 
     /// The base of the mapped range that holds an allocation of a device, if one does.
     pub(crate) fn range_of(&self, base: u64, size_bytes: u64, device: i32) -> Option<u64> {
+        if self.exported.contains(&base) {
+            return None;
+        }
         let (start, range) = self.ranges.range(..=base).next_back()?;
         let end = base.checked_add(size_bytes)?;
         (range.device == device && end <= start + range.len_bytes).then_some(*start)

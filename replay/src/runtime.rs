@@ -78,6 +78,17 @@ pub struct DeviceInfo {
     pub pci_bus_id: String,
 }
 
+/// Memory between addresses at which nothing is mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuardedRange {
+    /// Where it begins.
+    pub(crate) address: u64,
+    middle: u64,
+    mapped_bytes: u64,
+    granularity: u64,
+    handle: u64,
+}
+
 impl Runtime {
     /// Loads the runtime at `path`, or the default one: the loader's `libamdhip64.so`, then
     /// `${ROCM_PATH:-/opt/rocm}/lib/libamdhip64.so`.
@@ -375,6 +386,85 @@ impl Runtime {
         unsafe {
             let _ = self.call("hipMemUnmap", &[base, len_bytes]);
             let _ = self.call("hipMemRelease", &[handle]);
+        }
+    }
+
+    /// Maps memory of a device between addresses at which nothing is mapped: as close to the end of its mapping as the
+    /// alignment of its beginning allows.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn map_guarded(
+        &self,
+        device: i32,
+        device_count: i32,
+        len_bytes: u64,
+        align_bytes: u64,
+    ) -> Result<GuardedRange, &'static str> {
+        /// Granularity assumed where the runtime does not say, in bytes.
+        const FALLBACK_GRANULARITY: u64 = 2 << 20;
+        let granularity = self
+            .mapping_granularity(device, FALLBACK_GRANULARITY)
+            .ok_or("the device has no virtual memory management")?;
+        let mapped_bytes = len_bytes.checked_next_multiple_of(granularity).ok_or("it is too large")?;
+        let whole_bytes = mapped_bytes.checked_add(2 * granularity).ok_or("it is too large")?;
+        let mut whole = 0u64;
+        // SAFETY: the first argument points to an address that outlives the call.
+        unsafe { self.call("hipMemAddressReserve", &[&raw mut whole as u64, whole_bytes, 0, 0, 0]) }
+            .map_err(|_| "the runtime does not reserve addresses")?;
+        let middle = whole + granularity;
+        let handle = match self.map_at(device, device_count, middle, mapped_bytes) {
+            Ok(handle) => handle,
+            Err(reason) => {
+                self.free_addresses(whole, whole_bytes);
+                return Err(reason);
+            }
+        };
+        let slack = mapped_bytes - len_bytes;
+        let address = middle + slack / align_bytes * align_bytes;
+        Ok(GuardedRange { address, middle, mapped_bytes, granularity, handle })
+    }
+
+    /// Undoes [`Self::map_guarded`].
+    ///
+    /// # Safety
+    /// Nothing uses the memory any more.
+    pub(crate) unsafe fn unmap_guarded(&self, range: &GuardedRange) {
+        // SAFETY: by this function's contract.
+        unsafe { self.unmap_at(range.middle, range.mapped_bytes, range.handle) };
+        self.free_addresses(range.middle - range.granularity, range.mapped_bytes + 2 * range.granularity);
+    }
+
+    /// Allocates memory of a device.
+    ///
+    /// # Errors
+    /// The runtime has none.
+    pub(crate) fn device_malloc(&self, device: i32, len_bytes: u64) -> Result<u64, RuntimeError> {
+        self.set_device(device)?;
+        let mut address = 0u64;
+        // SAFETY: the first argument points to an address that outlives the call.
+        unsafe { self.call("hipMalloc", &[&raw mut address as u64, len_bytes]) }
+            .map_err(|code| self.failed("hipMalloc", code, "memory of a region cannot be had"))?;
+        Ok(address)
+    }
+
+    /// Gives memory of a device back.
+    ///
+    /// # Safety
+    /// It came from [`Self::device_malloc`], and nothing uses it any more.
+    pub(crate) unsafe fn device_free(&self, address: u64) {
+        // SAFETY: by this function's contract; what fails here has no consequence for a replay that is over.
+        let _ = unsafe { self.call("hipFree", &[address]) };
+    }
+
+    /// Fills memory of a device, and waits for it. Where that fails the memory holds what it holds.
+    pub(crate) fn device_fill(&self, device: i32, address: u64, byte: u8, len_bytes: u64) {
+        if self.set_device(device).is_ok() {
+            // SAFETY: the runtime checks the range.
+            let filled = unsafe { self.call("hipMemset", &[address, u64::from(byte), len_bytes]) };
+            if filled.is_ok() {
+                let _ = self.synchronize();
+            }
         }
     }
 

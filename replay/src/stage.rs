@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use hrr_format::archive::Archive;
 use hrr_format::blob_store::BlobError;
 
+use crate::choices::Synthetic;
 use crate::instruction::Wait;
 use crate::memory_node::MemoryNodes;
 use crate::runtime::{Runtime, RuntimeError};
@@ -122,9 +123,18 @@ impl Shape {
 /// Contents still to be put in their place.
 #[derive(Debug)]
 struct Job {
-    blob: u64,
+    contents: Contents,
     target: Address,
     shape: Shape,
+}
+
+/// Where a job's contents come from.
+#[derive(Clone, Copy, Debug)]
+enum Contents {
+    /// A blob of the archive.
+    Blob(u64),
+    /// Zeros, or noise that begins in this state.
+    Synthetic(Option<u64>),
 }
 
 /// A host address that may travel between threads.
@@ -194,6 +204,8 @@ pub(crate) struct HostMemory {
     /// Most bytes in use at once, pinned and pageable.
     peak_bytes: (u64, u64),
     in_use_bytes: (u64, u64),
+    /// Sources made up so far, by which their noise differs.
+    synthetic_sources: u64,
 }
 
 /// Memory of one window.
@@ -255,6 +267,7 @@ impl HostMemory {
             nodes,
             peak_bytes: (0, 0),
             in_use_bytes: (0, 0),
+            synthetic_sources: 0,
         };
         memory.open_window();
         memory
@@ -439,8 +452,30 @@ impl HostMemory {
         }
         let span = shape.span_bytes().ok_or(StageError::TooLarge { bytes: u64::MAX })?;
         let place = self.place(kind, span)?;
-        self.jobs.push(Job { blob, target: Address(place), shape });
+        self.jobs.push(Job { contents: Contents::Blob(blob), target: Address(place), shape });
         self.sources.insert((hash, kind, shape), Address(place));
+        Ok(place)
+    }
+
+    /// A place of its own that holds bytes which stand for contents, once [`Self::fill`] has run. Zeros are written too: memory
+    /// that never was is one page of zeros to a reader, and read faster than the program's.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub(crate) fn synthetic_source(
+        &mut self,
+        kind: HostKind,
+        synthetic: Synthetic,
+        shape: Shape,
+    ) -> Result<*mut u8, StageError> {
+        let span = shape.span_bytes().ok_or(StageError::TooLarge { bytes: u64::MAX })?;
+        let place = self.place(kind, span)?;
+        self.synthetic_sources += 1;
+        let contents = Contents::Synthetic(match synthetic {
+            Synthetic::Zeros => None,
+            Synthetic::Noise(seed) => Some(noise(&mut (seed ^ self.synthetic_sources.rotate_left(32)))),
+        });
+        self.jobs.push(Job { contents, target: Address(place), shape: Shape::linear(span) });
         Ok(place)
     }
 
@@ -450,10 +485,20 @@ impl HostMemory {
     /// The first blob that is missing or damaged.
     pub(crate) fn fill(&mut self, archive: &Archive) -> Result<(), StageError> {
         self.jobs.par_drain(..).try_for_each(|job| {
-            let contents = archive.blobs().get(job.blob)?.ok_or(StageError::Missing { blob: job.blob })?;
+            let blob = match job.contents {
+                Contents::Blob(blob) => blob,
+                Contents::Synthetic(state) => {
+                    // SAFETY: the place was allocated for this many bytes, belongs to this job alone, and no call that reads it
+                    // is issued before `fill` has returned.
+                    let place = unsafe { std::slice::from_raw_parts_mut(job.target.0, job.shape.row_bytes as usize) };
+                    make_up(place, state);
+                    return Ok(());
+                }
+            };
+            let contents = archive.blobs().get(blob)?.ok_or(StageError::Missing { blob })?;
             let wanted_bytes = job.shape.packed_bytes().unwrap_or(u64::MAX);
             if contents.len() as u64 != wanted_bytes {
-                return Err(StageError::Length { blob: job.blob, found_bytes: contents.len() as u64, wanted_bytes });
+                return Err(StageError::Length { blob, found_bytes: contents.len() as u64, wanted_bytes });
             }
             // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that reads it is
             // issued before `fill` has returned.
@@ -490,6 +535,25 @@ fn rounded(len_bytes: u64) -> Result<usize, StageError> {
     let too_large = || StageError::TooLarge { bytes: len_bytes };
     let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
     Ok(len.checked_next_multiple_of(ALIGN_BYTES).ok_or_else(too_large)?.max(ALIGN_BYTES))
+}
+
+/// The next number of a sequence that does not compress (SplitMix64).
+fn noise(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// Fills memory with zeros, or with noise that begins in a state.
+fn make_up(memory: &mut [u8], state: Option<u64>) {
+    let Some(mut state) = state else {
+        memory.fill(0);
+        return;
+    };
+    for part in memory.chunks_mut(8) {
+        part.copy_from_slice(&noise(&mut state).to_le_bytes()[..part.len()]);
+    }
 }
 
 fn map_anonymous(len_bytes: usize) -> Option<*mut u8> {
@@ -555,6 +619,20 @@ mod tests {
         let mut buffer = Vec::new();
         // SAFETY: as above.
         assert_eq!(unsafe { shape.gather(memory.as_ptr(), &mut buffer) }, b"abcd");
+    }
+
+    #[test]
+    fn what_is_made_up_is_zeros_or_repeatable_noise() {
+        let mut memory = [7; 21];
+        make_up(&mut memory, None);
+        assert_eq!(memory, [0; 21]);
+        make_up(&mut memory, Some(3));
+        let first = memory;
+        make_up(&mut memory, Some(4));
+        assert_ne!(memory, first);
+        make_up(&mut memory, Some(3));
+        assert_eq!(memory, first);
+        assert!(first.iter().filter(|&&byte| byte == 0).count() < 4);
     }
 
     #[test]

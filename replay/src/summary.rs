@@ -21,7 +21,18 @@ pub fn heading(archive: &Archive, events: u64, prepared: &Prepared<'_>, options:
         ContentsMode::Contents => "recorded",
         ContentsMode::MetadataOnly => "withheld (recorded without HIP_HRR_CAPTURE_CONTENT=1)",
     };
-    let _ = writeln!(text, "[HRR] Contents: {contents}");
+    let synthetic = match options.choices.synthetic {
+        Some(synthetic) => format!("; --shape-only: copies move {synthetic}, no kernel is launched"),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "[HRR] Contents: {contents}{synthetic}");
+    if let Some(window) = &archive.manifest().window {
+        let _ = writeln!(
+            text,
+            "[HRR] Window  : {}; its preamble is set-up, and not timed",
+            crate::info::window_text(window)
+        );
+    }
     let _ = writeln!(text, "[HRR] Threads : {} captured", archive.streams().len());
     let devices: Vec<String> = prepared.devices.iter().map(|(ordinal, name)| format!("{ordinal}: {name}")).collect();
     let _ = writeln!(
@@ -167,6 +178,61 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    let regions = &outcome.regions;
+    counted(
+        regions.segments,
+        &format!(
+            "Region segs   : {} made real ({} bytes), which no recorded call gave out",
+            regions.segments, regions.segment_bytes
+        ),
+    );
+    counted(
+        regions.failed,
+        &format!(
+            "Region segs   : {} could not be made real: {}",
+            regions.failed,
+            regions.failure.as_deref().unwrap_or("?")
+        ),
+    );
+    counted(
+        regions.findings,
+        &format!(
+            "Region check  : {} accesses outside live blocks; first: {}",
+            regions.findings,
+            regions.lines.first().map_or("?", String::as_str)
+        ),
+    );
+    counted(
+        regions.guarded + regions.unguarded,
+        &format!(
+            "Guard         : {} between guards ({} bytes), {} left without",
+            regions.guarded, regions.guarded_bytes, regions.unguarded
+        ),
+    );
+    let host = &outcome.host_memory;
+    counted(
+        host.restored,
+        &format!(
+            "Host memory   : {} restored ({} bytes) where kernels use it directly, {} of them around work in flight",
+            host.restored, host.restored_bytes, host.meanwhile
+        ),
+    );
+    counted(
+        outcome.host_left_alone,
+        &format!(
+            "Host memory   : {} chunks had changed before a launch while work in flight may have written them; not restored",
+            outcome.host_left_alone
+        ),
+    );
+    counted(
+        host.not_recorded,
+        &format!(
+            "Host memory   : {} allocations NOT restored: larger than the recorder looked through \
+             (HIP_HRR_HOST_SNAPSHOT_MAX_MB, _TOTAL_MB); first: {}",
+            host.not_recorded,
+            host.first_not_recorded.as_deref().unwrap_or("?")
+        ),
+    );
     counted(
         outcome.filtered,
         &format!("Filtered      : {} launches left out; no result is compared", outcome.filtered),
@@ -189,10 +255,29 @@ pub fn summary(outcome: &Outcome) -> String {
         let _ =
             writeln!(text, "[HRR] Lost          : {lost} calls of {api} were neither issued nor left out for a reason");
     }
+    if let Some(shape) = &outcome.shape {
+        let left_out: u64 = shape.left_out.iter().map(|(_, _, calls)| calls).sum();
+        let _ = writeln!(
+            text,
+            "[HRR] Shape only: copies moved {}, no result was compared, {left_out} calls were left out",
+            shape.synthetic
+        );
+        for (reason, api, calls) in &shape.left_out {
+            let _ = writeln!(text, "[HRR]   left out {calls} of {api}: {}", reason.as_str());
+        }
+        if shape.empty_nodes > 0 {
+            let _ = writeln!(text, "[HRR]   {} kernel nodes of graphs were empty nodes", shape.empty_nodes);
+        }
+    }
     if outcome.all_skipped() {
         let _ = writeln!(text, "[HRR] No D2H result could be compared");
     }
-    let passed = outcome.exit_code() == 0;
-    let _ = writeln!(text, "[HRR] {}", if passed { "PASS" } else { "FAIL" });
+    let verdict = match (outcome.exit_code(), &outcome.shape) {
+        (0, None) => "PASS",
+        // Nothing was computed and nothing compared: that the calls went through is no pass.
+        (0, Some(_)) => "SHAPE",
+        _ => "FAIL",
+    };
+    let _ = writeln!(text, "[HRR] {verdict}");
     text
 }

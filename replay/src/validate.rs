@@ -77,12 +77,14 @@ pub enum Skip {
     Unordered,
     /// The program saw it behind the range that is replayed, or never.
     BehindRange,
+    /// It is host memory which nothing wrote here, and which the program may have written itself.
+    HostsOwn,
 }
 
 impl Skip {
     /// Whether there was nothing to be learned from it.
     fn by_design(self) -> bool {
-        matches!(self, Skip::Unobserved | Skip::Empty | Skip::Unordered | Skip::BehindRange)
+        matches!(self, Skip::Unobserved | Skip::Empty | Skip::Unordered | Skip::BehindRange | Skip::HostsOwn)
     }
 
     /// What to tell people.
@@ -93,6 +95,7 @@ impl Skip {
             Skip::ContentsMissing => "its recorded contents are missing",
             Skip::Empty => "nothing to compare",
             Skip::BehindRange => "not seen by the program within the range",
+            Skip::HostsOwn => "host memory that no device wrote here: taken for what the program stored itself",
             Skip::Unordered => "--order program keeps no order between threads, so a difference proves nothing",
         }
     }
@@ -211,6 +214,28 @@ impl Validation<'_> {
         // SAFETY: the place was allocated for this shape and is kept until validation is over; the copy that wrote it is
         // complete, because the call that made it visible at capture has returned.
         let live = unsafe { check.shape.gather(check.live as *const u8, buffer) };
+        let mut merged = Vec::new();
+        let live = match check.seen.and_then(|seen| seen.before) {
+            None => live,
+            Some(before) => {
+                let before = match self.archive.blobs().get(before) {
+                    Ok(Some(before)) if before.len() == live.len() && expected.len() == live.len() => before,
+                    Ok(_) => return skip(verdict, Skip::ContentsMissing),
+                    Err(error) => {
+                        verdict.failed += 1;
+                        self.note(verdict, check, &error.to_string());
+                        return ResultTaken::Failed;
+                    }
+                };
+                if live == &*before {
+                    return skip(verdict, Skip::HostsOwn);
+                }
+                // A byte that nothing wrote here is taken for the program's own.
+                let bytes = live.iter().zip(before.iter().zip(expected.iter()));
+                merged.extend(bytes.map(|(live, (before, expected))| if live == before { expected } else { live }));
+                &merged
+            }
+        };
         match compare(live, &expected, &self.tolerance) {
             Comparison::Exact => {
                 verdict.exact += 1;
@@ -238,7 +263,10 @@ impl Validation<'_> {
 
     fn note(&self, verdict: &mut Verdict, check: &Check, what: &str) {
         if verdict.failures.len() < LINES_KEPT {
-            let api = APIS.get(usize::from(check.api)).map_or("?", |api| api.name);
+            let api = match check.seen {
+                Some(seen) => format!("host memory at {:#x}, written by the device before this event", seen.address),
+                None => APIS.get(usize::from(check.api)).map_or("?", |api| api.name).to_owned(),
+            };
             let thread = self.archive.streams()[check.lane as usize].header().thread;
             verdict.failures.push(format!("event {} (thread {thread}), {api}: {what}", check.event));
         }

@@ -8,6 +8,7 @@
 //! - [`random_program`]: programs at random, for the order of calls.
 //! - [`schema`]: whether JSON is what its schema says.
 //! - [`soak`]: how often and with which random delays.
+//! - [`terminal`]: a program whose standard error is a terminal.
 //! - [`timeline`]: a timeline read back, every slice and arrow checked.
 //!
 //! The tests drive the built programs as a user does; nothing of capture or replay is linked in. Helpers panic, as
@@ -20,5 +21,6 @@ pub mod recording;
 pub mod replaying;
 pub mod schema;
 pub mod soak;
+pub mod terminal;
 pub mod timeline;
 pub mod workload;

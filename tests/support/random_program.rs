@@ -540,7 +540,8 @@ impl Maker {
         // What others have begun must be over, or it might wait for the held stream and the releaser for it.
         let alone = [Thing::Cell(cell), Thing::Everything];
         self.call(thread, "value_wait", &[cell, held, 1], &[Thing::Stream(held)], &alone);
-        self.call(releaser, "value_write", &[cell, other, 1], &[Thing::Stream(other)], &[Thing::Cell(cell)]);
+        // Nothing gets in front of the write on its stream, where it might wait for the held one.
+        self.call(releaser, "value_write", &[cell, other, 1], &[], &[Thing::Stream(other), Thing::Cell(cell)]);
         self.call(thread, "stream_sync", &[held], &[Thing::Stream(held)], &[]);
     }
 }

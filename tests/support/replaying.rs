@@ -144,6 +144,11 @@ impl Replay {
         self
     }
 
+    /// The command, to be run otherwise.
+    pub fn into_command(self) -> Command {
+        self.command
+    }
+
     /// Runs it.
     pub fn run(mut self) -> Replayed {
         let run = run(&mut self.command, self.limit);

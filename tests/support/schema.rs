@@ -5,6 +5,18 @@ use serde_json::Value;
 /// Keywords that say something to people alone.
 const FOR_PEOPLE: [&str; 3] = ["$schema", "title", "description"];
 
+/// Panics unless `value` is what the schema of this name in the repository says.
+///
+/// # Panics
+/// As said; also where there is no such schema.
+#[track_caller]
+pub fn expect(name: &str, value: &Value) {
+    let path = crate::built::repository().join(name);
+    let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let schema: Value = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(faults(&schema, value), Vec::<String>::new(), "{name}");
+}
+
 /// What is wrong with `value`, place by place; empty where nothing is.
 ///
 /// # Panics

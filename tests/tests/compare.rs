@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hrr_tests::built;
 use hrr_tests::process::{Finished, run, with_clean_environment};
-use hrr_tests::recording::{Contents, Scratch, record};
+use hrr_tests::recording::{Contents, Recording, Scratch, record};
+use hrr_tests::replaying::Replay;
 use hrr_tests::workload::Workload;
 
 /// A build of minihip of its own, slower by these rules.
@@ -17,6 +18,10 @@ fn build(scratch: &Scratch, name: &str, rules: &str) -> PathBuf {
     std::fs::copy(built::output("lib/libamdhip64.so.7"), &lib).unwrap();
     std::fs::write(folder.join("minihip-slow"), rules).unwrap();
     lib
+}
+
+fn recorded_as(workload: &str) -> Recording {
+    record(&Workload::listed(workload), Contents::Recorded)
 }
 
 fn compared(archive: &Path, first: &Path, second: &Path) -> Finished {
@@ -38,22 +43,28 @@ fn verdict(workload: &str, rules: &str) -> String {
     line.unwrap_or_else(|| panic!("no verdict\n{finished}"))
 }
 
+/// Whether a verdict says that this is slower: of the wall time, or of a typical one where a busy machine hides that.
+fn is_found(verdict: &str, what: &str) -> bool {
+    let of_wall = verdict.contains("% slower") && verdict.ends_with(&format!(" in {what}"));
+    of_wall || verdict.contains(&format!("a typical {what} takes +"))
+}
+
 #[test]
 fn a_slow_launch_is_found() {
     let verdict = verdict("api_rate", "api:hipLaunchKernel:20us");
-    assert!(verdict.contains("% slower") && verdict.ends_with("in hipLaunchKernel"), "{verdict}");
+    assert!(is_found(&verdict, "hipLaunchKernel"), "{verdict}");
 }
 
 #[test]
 fn a_slow_kernel_is_found() {
-    let verdict = verdict("saxpy_reduce", "kernel:saxpy:20000us");
-    assert!(verdict.contains("% slower") && verdict.ends_with("in kernel saxpy"), "{verdict}");
+    let verdict = verdict("saxpy_reduce", "kernel:saxpy:2000us");
+    assert!(is_found(&verdict, "kernel saxpy"), "{verdict}");
 }
 
 #[test]
 fn a_slow_lock_in_stream_synchronisation_is_found() {
-    let verdict = verdict("threads8", "lock:streamsync:1000us");
-    assert!(verdict.contains("% slower") && verdict.ends_with("in hipStreamSynchronize"), "{verdict}");
+    let verdict = verdict("threads8", "lock:streamsync:100us");
+    assert!(is_found(&verdict, "hipStreamSynchronize"), "{verdict}");
 }
 
 #[test]
@@ -63,6 +74,94 @@ fn builds_that_differ_in_noise_alone_are_equal() {
     let (first, second) = (build(&scratch, "before", "noise:50us"), build(&scratch, "after", "noise:50us"));
     let finished = compared(&recording.archive, &first, &second);
     assert!(finished.expect_code(0).stdout.contains("verdict    no difference"), "{finished}");
+}
+
+#[test]
+fn a_slower_copy_of_one_kind_is_found() {
+    let verdict = verdict("transfer_rate", "copy:h2d:4000us");
+    let found = ["<= 1 MiB", "<= 16 MiB"].map(|size| is_found(&verdict, &format!("hipMemcpyAsync H2D {size}")));
+    assert!(found.contains(&true), "{verdict}");
+}
+
+#[test]
+fn a_folder_of_archives_gives_a_table() {
+    let (first, second) = (recorded_as("saxpy_reduce"), recorded_as("async_copies"));
+    let scratch = Scratch::new("compare");
+    let folder = scratch.path().join("archives");
+    std::fs::create_dir_all(&folder).unwrap();
+    for recording in [&first, &second] {
+        std::os::unix::fs::symlink(&recording.archive, folder.join(recording.archive.file_name().unwrap())).unwrap();
+    }
+    let (before, after) = (build(&scratch, "before", ""), build(&scratch, "after", ""));
+    let table = |more: &[&str]| {
+        let mut command = Command::new(built::output("bin/hrr-perf"));
+        with_clean_environment(&mut command);
+        command.arg("run").arg("--hip-lib").arg(&before).arg("--hip-lib").arg(&after);
+        command.args(["--repeat", "4", "--inner", "1", "--warmup", "0"]).args(more).arg(&folder);
+        run(&mut command, Duration::from_secs(240))
+    };
+    let text = table(&[]);
+    let lines: Vec<&str> = text.expect_code(0).stdout.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("archive") && lines[0].ends_with("verdict"), "{text}");
+    assert!(lines[1].starts_with("async_copies.hrr ") && lines[2].starts_with("saxpy_reduce.hrr "), "{text}");
+    let json = table(&["--json"]);
+    let value = serde_json::from_str(&json.expect_code(0).stdout).unwrap();
+    hrr_tests::schema::expect("perf/schema/comparisons.json", &value);
+}
+
+/// A replayer that does something else than asked before or behind the real one.
+fn replayer(scratch: &Scratch, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = scratch.path().join("replayer");
+    let real = built::playback();
+    std::fs::write(&path, script.replace("REAL", &real.display().to_string())).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn compared_by(replayer: &Path, archive: &Path, first: &Path, second: &Path) -> Finished {
+    let mut command = Command::new(built::output("bin/hrr-perf"));
+    with_clean_environment(&mut command);
+    command.arg("run").arg("--hip-lib").arg(first).arg("--hip-lib").arg(second).arg("--playback").arg(replayer);
+    command.args(["--repeat", "2", "--inner", "1", "--warmup", "0"]).arg(archive);
+    run(&mut command, Duration::from_secs(120))
+}
+
+#[test]
+fn another_library_than_asked_for_is_noticed_by_its_path_and_its_version() {
+    let recording = recorded_as("saxpy_reduce");
+    let scratch = Scratch::new("compare");
+    let (first, second) = (build(&scratch, "before", ""), build(&scratch, "after", ""));
+    // Always the first library, whatever is asked for.
+    let script =
+        format!("#!/bin/sh\narchive=$1; shift 3\nexec REAL \"$archive\" --hip-lib {} \"$@\"\n", first.display());
+    let finished = compared_by(&replayer(&scratch, &script), &recording.archive, &first, &second);
+    let told = &finished.expect_code(2).stderr;
+    assert!(told.contains("asked for") && told.contains("after/") && told.contains("was loaded"), "{finished}");
+    // The library of a side says another version from some run on.
+    let script = "#!/bin/sh\nREAL \"$@\" || exit\nreport=$5\n\
+                  [ -e \"$0.ran\" ] && sed -i 's/\"version\": [0-9]*/\"version\": 1/' \"$report\"\ntouch \"$0.ran\"\nexit 0\n";
+    let finished = compared_by(&replayer(&scratch, script), &recording.archive, &first, &second);
+    assert!(finished.expect_code(2).stderr.contains("it was replaced meanwhile"), "{finished}");
+    // A run that does not pass has no times.
+    let script = "#!/bin/sh\necho no; exit 1\n";
+    let finished = compared_by(&replayer(&scratch, script), &recording.archive, &first, &second);
+    assert!(finished.expect_code(2).stderr.contains("did not pass"), "{finished}");
+}
+
+#[test]
+fn what_was_recorded_is_one_run_among_the_replays() {
+    let recording = recorded_as("threads8");
+    let scratch = Scratch::new("compare");
+    let report = scratch.path().join("report.json");
+    let written = ["--repeat", "6", "--report", report.to_str().unwrap()];
+    Replay::of_recording(&recording).args(written).run().expect_pass();
+    let mut command = Command::new(built::output("bin/hrr-perf"));
+    let finished = run(command.arg("compare").arg(&recording.archive).arg(&report), Duration::from_secs(60));
+    let text = &finished.expect_code(0).stdout;
+    let verdict = text.lines().find(|line| line.starts_with("verdict")).unwrap_or_default();
+    assert!(verdict.contains("A ran once, B 6 times: the time inside HIP calls is "), "{finished}");
+    assert!(verdict.contains("of theirs between calls") && text.contains("recorded program's times"), "{finished}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hrr_tests::built;
 use hrr_tests::process::{End, run};
 use hrr_tests::recording::{Contents, Scratch, record, recorded};
 use hrr_tests::replaying::Replay;
+use hrr_tests::schema::faults;
 use hrr_tests::workload::Workload;
 use serde_json::Value;
 
@@ -36,10 +37,11 @@ fn recorded_hang(scratch: &Scratch, program: &str, arguments: &[&str]) -> std::p
 
 /// Replays what hangs and returns the diagnosis as JSON, after what holds for every one was looked at.
 fn diagnosed(scratch: &Scratch, archive: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
-    let file = scratch.path().join("diagnosis.json");
+    let (file, report) = (scratch.path().join("diagnosis.json"), scratch.path().join("report.json"));
+    let text_of = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
     let limit = LIMIT_MS.to_string();
     let mut replay = Replay::of(archive)
-        .args(["--sync-watchdog-ms", &limit, "--triage", file.to_str().expect("scratch paths are UTF-8")])
+        .args(["--sync-watchdog-ms", &limit, "--triage", &text_of(&file), "--report", &text_of(&report)])
         .args(arguments.iter().copied())
         .limit(Duration::from_secs(60));
     for (name, value) in variables {
@@ -50,10 +52,17 @@ fn diagnosed(scratch: &Scratch, archive: &Path, arguments: &[&str], variables: &
     run.expect_code(124);
     assert!(begun.elapsed() >= Duration::from_millis(LIMIT_MS), "{run}");
     let block: Vec<&str> = run.stderr.lines().filter(|line| line.contains("WATCHDOG")).collect();
-    assert!(block.len() > 1 && block.iter().all(|line| line.starts_with("[HRR][WATCHDOG] ")), "{run}");
+    assert!(!block.is_empty() && block.iter().all(|line| line.starts_with("[HRR][WATCHDOG] ")), "{run}");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}\n{run}"));
     let diagnosis: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(diagnosis["schema_version"], 1);
+    // Of a call that replay makes for its own sake there may be nothing more to tell.
+    assert!(block.len() > 1 || diagnosis["stuck"] == "own-call", "{run}");
+    let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}\n{run}", path.display()));
+    let report: Value = serde_json::from_slice(&read(&report)).expect("the report is JSON");
+    let schema = read(&built::repository().join("perf/schema/run-report.json"));
+    assert_eq!(faults(&serde_json::from_slice(&schema).expect("JSON"), &report), Vec::<String>::new());
+    assert_eq!((&report["exit_code"], &report["watchdog"]), (&124.into(), &diagnosis));
     let stuck_ms = diagnosis["stuck_ms"].as_f64().expect("a number");
     assert!(
         stuck_ms >= LIMIT_MS as f64 && stuck_ms <= LIMIT_MS as f64 + DIAGNOSIS_MS,
@@ -173,6 +182,63 @@ fn a_worker_that_waits_for_itself_is_named() {
         let own = |worker: &&Value| worker["event"] == 10 && worker["waits_for"]["thread"] == worker["thread"];
         assert_eq!(stuck.filter(own).count(), 1, "the planted call\n{diagnosis:#}");
     }
+}
+
+/// A call of the runtime takes this long: nobody waits for it.
+fn never_returns(api: &str) -> String {
+    format!("api:{api}:3600000000us")
+}
+
+#[test]
+fn what_replay_itself_waits_for_is_bounded_in_every_phase() {
+    let scratch = Scratch::new("hang");
+    // Leaves a stream and an event alive, has pinned memory, and copies to the device.
+    let mut workload = Workload::new("corner_cases", &["polled_release"]);
+    workload.environment.push(("MINIHIP_DEVICES".to_owned(), "1".to_owned()));
+    let recording = record(&workload, Contents::Recorded);
+    for (api, phase, stuck) in [
+        ("hipGetDeviceCount", "set-up", "own-call"),
+        ("hipMemMap", "set-up", "own-call"),
+        ("hipMemset", "run", "call"),
+        ("hipStreamDestroy", "tear-down", "own-call"),
+    ] {
+        let slow = never_returns(api);
+        let diagnosis = diagnosed(&scratch, &recording.archive, &[], &[("MINIHIP_SLOW", &slow)]);
+        assert_eq!((&diagnosis["phase"], &diagnosis["stuck"]), (&phase.into(), &stuck.into()), "{api}\n{diagnosis:#}");
+        if stuck == "call" {
+            assert_eq!(diagnosis["what"], api, "{diagnosis:#}");
+        }
+    }
+    // Staging in pinned memory, as the program had it.
+    let recording = record(&Workload::listed("async_copies"), Contents::Recorded);
+    let slow = never_returns("hipHostMalloc");
+    let diagnosis = diagnosed(&scratch, &recording.archive, &[], &[("MINIHIP_SLOW", &slow)]);
+    assert_eq!((&diagnosis["phase"], &diagnosis["stuck"]), (&"set-up".into(), &"own-call".into()), "{diagnosis:#}");
+}
+
+#[test]
+fn a_runtime_that_does_not_answer_the_watchdog_either_is_left() {
+    let scratch = Scratch::new("hang");
+    let archive = recorded_hang(&scratch, "hang", &[]);
+    let file = scratch.path().join("diagnosis.json");
+    let run = Replay::of(&archive)
+        .args([
+            "--sync-watchdog-ms",
+            &LIMIT_MS.to_string(),
+            "--triage",
+            file.to_str().expect("scratch paths are UTF-8"),
+        ])
+        .env("MINIHIP_SLOW", never_returns("hipEventQuery"))
+        .limit(Duration::from_secs(60))
+        .run()
+        .run;
+    run.expect_code(124);
+    assert!(run.stderr.contains("[HRR][WATCHDOG] "), "{run}");
+    let diagnosis: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("it is told all the same")).expect("JSON");
+    // The launch is held up by the question how far its stream has come.
+    assert_eq!((&diagnosis["what"], &diagnosis["phase"]), (&"hipLaunchKernel".into(), &"run".into()));
+    assert!(diagnosis["streams_unknown"].as_str().is_some_and(|why| why.contains("not answer")), "{diagnosis:#}");
 }
 
 #[test]

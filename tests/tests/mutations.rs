@@ -57,6 +57,11 @@ fn a_stale_handle_is_noticed() {
 }
 
 #[test]
+fn host_memory_that_is_not_restored_is_noticed() {
+    expect_noticed("no-host-restore", &["host_memory"]);
+}
+
+#[test]
 fn a_mutation_that_does_not_exist_is_refused() {
     let recording = record(&Workload::listed("saxpy_reduce"), Contents::Recorded);
     let run = Replay::of_recording(&recording).env("HRR_REPLAY_MUTATE", "no-such-fault").run().run;

@@ -227,6 +227,70 @@ fn verify_and_pack_work_as_on_native_archives() {
     }
 }
 
+/// Reports, tables, and two runtimes compared: what works on native archives works on these.
+#[test]
+fn reports_tables_and_comparisons_work_as_on_native_archives() {
+    let scratch = Scratch::new("upstream-reports");
+    let case = cases().join("linear_v8");
+    let path = case.to_str().expect("a plain path");
+    let at = |name: &str| scratch.path().join(name).to_str().expect("a plain path").to_owned();
+    playback(&[path, "--repeat", "3", "--report", &at("run.json")]).expect_code(0);
+    playback(&[path, "--info", "--csv", &at("tables"), "--report", &at("recorded.json")]).expect_code(0);
+    for name in ["run.json", "recorded.json"] {
+        let text = std::fs::read_to_string(at(name)).expect("a report");
+        let report: Value = serde_json::from_str(&text).expect("reports are JSON");
+        assert!(text.contains("hipMemcpy") && report["schema_version"].is_number(), "{name}: {text}");
+    }
+    let table = std::fs::read_to_string(scratch.path().join("tables/4242_hip_api_trace.csv")).expect("a table");
+    assert!(table.contains("HIP_API,hipMalloc,4242,"), "{table}");
+    // Two copies of one runtime.
+    let libs = ["first", "second"].map(|name| {
+        let folder = scratch.path().join(name);
+        std::fs::create_dir(&folder).expect("the scratch folder is writable");
+        let lib = folder.join("libamdhip64.so.7");
+        std::fs::copy(built::output("lib/libamdhip64.so.7"), &lib).expect("the runtime is built");
+        lib
+    });
+    let mut command = Command::new(built::output("bin/hrr-perf"));
+    with_clean_environment(&mut command);
+    command.arg("run").arg("--hip-lib").arg(&libs[0]).arg("--hip-lib").arg(&libs[1]);
+    command.args(["--repeat", "5", "--inner", "2"]).arg(&case);
+    let compared = run(&mut command, LIMIT);
+    assert!(compared.expect_code(0).stdout.contains("verdict"), "{compared}");
+}
+
+/// Converted archives are for their owner alone, both ways, and region sidecars go with them.
+#[test]
+fn converted_archives_are_private_and_keep_what_lies_beside_the_calls() {
+    use std::os::unix::fs::PermissionsExt;
+    fn modes(dir: &Path, found: &mut Vec<(PathBuf, u32)>) {
+        for entry in std::fs::read_dir(dir).expect("the folder is there").flatten() {
+            let mode = entry.metadata().expect("it is there").permissions().mode() & 0o777;
+            found.push((entry.path(), mode));
+            if entry.path().is_dir() {
+                modes(&entry.path(), found);
+            }
+        }
+    }
+    let scratch = Scratch::new("upstream-private");
+    let case = cases().join("regions");
+    let [native, back] = ["native", "back"].map(|name| scratch.path().join(name));
+    convert(&case, &native, &[]).expect_code(0);
+    convert(&native, &back, &[]).expect_code(0);
+    for root in [&native, &back] {
+        let mut found = Vec::new();
+        modes(root, &mut found);
+        for (path, mode) in &found {
+            let expected = if path.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(*mode, expected, "{}", path.display());
+        }
+        let sidecar = std::fs::read(root.join("pid-4242/regions/torch.hrrr")).expect("the sidecar was copied");
+        assert_eq!(sidecar, std::fs::read(case.join("pid-4242/regions/torch.hrrr")).expect("it was made"));
+        let info = playback(&[root.to_str().expect("a plain path"), "--info"]);
+        assert!(info.stdout.contains("2 entries (1 blocks, 1 segments)"), "{info}");
+    }
+}
+
 /// What stands between a program recorded here and the in-tree format is named, and nothing is written.
 #[test]
 fn recorded_programs_convert_or_say_what_would_be_lost() {

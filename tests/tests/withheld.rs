@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hrr_format::archive::Archive;
-use hrr_format::record::{Presence, SectionTag};
+use hrr_format::record::{Presence, SectionTag, marker};
 use hrr_format::stream_file::ContentsMode;
 use hrr_tests::built;
 use hrr_tests::process::run;
@@ -51,6 +51,27 @@ fn nothing_of_the_contents_is_in_the_archive() {
     walk(&recording.archive, &mut |path| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if name.starts_with("pack-") {
+            packs += fs::metadata(path).unwrap().len();
+        }
+    });
+    assert_eq!(packs, 0, "bytes of contents in an archive that withholds them");
+}
+
+#[test]
+fn nothing_is_recorded_of_memory_that_kernels_use_directly() {
+    let recording = record(&Workload::listed("host_memory"), Contents::Withheld);
+    let archive = Archive::open(&recording.archive).unwrap();
+    let markers = archive
+        .streams()
+        .iter()
+        .flat_map(|stream| stream.records())
+        .filter(|record| marker::is_timed(record.api()))
+        .count();
+    assert_eq!(markers, 0);
+    assert!(!archive.manifest().host_snapshots.recorded);
+    let mut packs = 0;
+    walk(&recording.archive, &mut |path| {
+        if path.file_name().unwrap().to_string_lossy().starts_with("pack-") {
             packs += fs::metadata(path).unwrap().len();
         }
     });

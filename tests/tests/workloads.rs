@@ -125,6 +125,8 @@ every_way! {
     per_thread_stream: Cooperating;
     thread_churn: Cooperating;
     pointer_table: Independent;
+    host_memory: Cooperating;
+    ipc: Independent;
     api_rate: Independent;
     forever: Independent;
     sweep_copies: Independent;

@@ -417,6 +417,58 @@ def launch_ids(path, bundles):
 
 
 @case
+def launch_attributes(path, bundles):
+    """Attributes of a launch are passed on, those with addresses in them left out; of a size that is not known, refused."""
+    a = Program(path, 8).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 1, 1024)
+    priority = struct.pack("<IxxxxI", 8, 1).ljust(72, b"\0")
+    window = struct.pack("<IxxxxQQ", 1, BUFFER, 4096).ljust(72, b"\0")
+    for api in ("hipLaunchKernelExC", "hipDrvLaunchKernelEx"):
+        a.mix(BUFFER, 5, 9, 1024, api=api, attributes=[window, priority], stride=72)
+    a.check(BUFFER, mix(mix(iota(1, 1024), 5, 9), 5, 9))
+    a.write()
+    return passes(1, info=["hipDrvLaunchKernelEx"])
+
+
+@case
+def launch_attributes_of_another_size(path, bundles):
+    a = Program(path, 8).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.mix(BUFFER, 5, 9, 1024, api="hipLaunchKernelExC", attributes=[struct.pack("<IxxxxI", 8, 1).ljust(64, b"\0")], stride=64)
+    a.write()
+    return refuses("launch attribute 8 is 64 bytes long where 72 are known")
+
+
+def array_copies(path, bundles, whole):
+    """Between host memory and an array of two 32-bit channels, by both structs: elements in one, bytes in the other."""
+    a = Program(path, 8).start(bundles)
+    array, width, height = 0x7FA0_0000_1000, 8, 4
+    a.call("hipArrayCreate", pHandle_=array, pAllocateArray=1,
+           pAllocateArray__inline=struct.pack("<QQII", width, height, 0x03, 2))
+    data = words(iota(100, width * height * 2))
+    low, high = a.blob(data if whole else data[:width * height])
+    parms = bytearray(parms3d((HOST, width * 8, width, height), (0, 0, 0, 0), (width, height, 1), H2D))
+    struct.pack_into("<Q", parms, 64, array)
+    a.call("hipMemcpy3D", p=1, p__inline=bytes(parms), S_blob_hash_lo=low, S_blob_hash_hi=high)
+    low, high = a.blob(data)
+    back = bytearray(parms3d((0, 0, 0, 0), (HOST, width * 8, width, height), (width, height, 1), D2H))
+    struct.pack_into("<Q", back, 0, array)
+    a.call("hipMemcpy3D", p=1, p__inline=bytes(back), S_d2h_hash_lo=low, S_d2h_hash_hi=high)
+    drv = bytearray(drv3d(((0, 0, 0), False, 0, 0, 0), ((0, 0, 0), True, HOST, width * 8, height), (width * 8, height, 1)))
+    struct.pack_into("<I", drv, 32, 10)
+    struct.pack_into("<Q", drv, 32 + 24, array)
+    a.call("hipDrvMemcpy3D", pCopy=1, pCopy__inline=bytes(drv), S_d2h_hash_lo=low, S_d2h_hash_hi=high)
+    a.call("hipArrayDestroy", array=array)
+    a.write()
+    return passes(2) if whole else refuses("it reads 256 bytes of host memory for an array", "hipMemcpy3D")
+
+
+CASES["array_copies"] = lambda path, bundles: array_copies(path, bundles, True)
+CASES["array_copies_cut_short"] = lambda path, bundles: array_copies(path, bundles, False)
+
+
+@case
 def arguments(path, bundles):
     """Structs with pointers inside, hidden arguments, and an address in two halves."""
     a = Program(path, 7).start(bundles)

@@ -1,6 +1,6 @@
 //! Whose memory an address is: the ranges that HIP gave out or pinned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 /// What kind of memory a range is.
@@ -16,6 +16,10 @@ pub(crate) enum Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Allocations {
     ranges: RwLock<BTreeMap<u64, (u64, Owner)>>,
+    /// Reserved address ranges, which hold memory only where it is mapped into them.
+    reserved: RwLock<BTreeSet<u64>>,
+    /// Memory that is mapped into reserved ranges.
+    mapped: RwLock<BTreeMap<u64, u64>>,
 }
 
 impl Allocations {
@@ -27,8 +31,39 @@ impl Allocations {
         }
     }
 
+    /// Remembers a reserved address range.
+    pub(crate) fn reserve(&self, address: u64, len_bytes: Option<u64>) {
+        self.insert(address, len_bytes, Owner::Device);
+        self.reserved.write().unwrap_or_else(PoisonError::into_inner).insert(address);
+    }
+
+    /// Remembers memory that was mapped into a reserved range.
+    pub(crate) fn map(&self, address: u64, len_bytes: u64) {
+        self.mapped.write().unwrap_or_else(PoisonError::into_inner).insert(address, len_bytes);
+    }
+
+    /// Memory in a reserved range is there no more.
+    pub(crate) fn unmap(&self, address: u64, len_bytes: u64) {
+        let gone = address..address.saturating_add(len_bytes);
+        self.mapped.write().unwrap_or_else(PoisonError::into_inner).retain(|start, _| !gone.contains(start));
+    }
+
+    /// Device memory that holds something: first addresses and lengths.
+    pub(crate) fn on_device(&self) -> Vec<(u64, u64)> {
+        let reserved = self.reserved.read().unwrap_or_else(PoisonError::into_inner);
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let device = |(&start, &(len_bytes, owner)): (&u64, &(u64, Owner))| {
+            (owner == Owner::Device && !reserved.contains(&start)).then_some((start, len_bytes))
+        };
+        let mut found: Vec<_> = ranges.iter().filter_map(device).collect();
+        let mapped = self.mapped.read().unwrap_or_else(PoisonError::into_inner);
+        found.extend(mapped.iter().map(|(&start, &len_bytes)| (start, len_bytes)));
+        found
+    }
+
     /// Forgets the range that starts at an address, and returns its length.
     pub(crate) fn remove(&self, address: u64) -> Option<u64> {
+        self.reserved.write().unwrap_or_else(PoisonError::into_inner).remove(&address);
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|(len_bytes, _)| len_bytes)
     }
 

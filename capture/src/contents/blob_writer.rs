@@ -1,307 +1,65 @@
 //! Hashing contents, storing each once, and indexing it by number; away from the program's threads where the buffer
 //! budget allows it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use hrr_format::blob_store::{
-    ALIGN_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, PACK_BYTES, index_header, pack_file_name,
-};
-
 use super::memory::Trust;
-use super::pool::{Buffer, CHUNK_BYTES, LONGEST_BYTES, Pool};
+use super::pool::{Buffer, LONGEST_BYTES, Pool};
 use super::region::Region;
-use crate::files::{self, GuardedFile};
-use crate::writer::segment::check_size_limit;
+use super::shared_copy::SharedCopy;
+use super::store::Store;
+use crate::files::GuardedFile;
 use crate::{notice, process, threads};
 
-type Hash = [u8; 32];
-
 /// Most writer threads.
-const MAX_THREADS: usize = 4;
+const MAX_THREADS: usize = 8;
 /// Most contents that are written together.
 const BATCH_JOBS: usize = 1024;
 /// Most bytes of contents that are written together.
-const BATCH_BYTES: usize = 1 << 20;
+pub(super) const BATCH_BYTES: usize = 1 << 20;
+/// Contents from this length on are copied by several threads.
+const SHARED_COPY_BYTES: usize = 4 << 20;
 /// Cores for each writer thread.
-const CORES_PER_THREAD: usize = 4;
-
-/// A store of an archive, being written.
-#[derive(Debug)]
-pub(crate) struct Store {
-    dir: PathBuf,
-    numbers: AtomicU64,
-    state: Mutex<StoreState>,
-}
-
-#[derive(Debug, Default)]
-struct StoreState {
-    known: HashMap<Hash, Known>,
-    index: Option<GuardedFile>,
-    index_bytes: u64,
-    /// Index entries that are not written yet.
-    entries: Vec<u8>,
-    pack: Option<(u32, Arc<GuardedFile>)>,
-    pack_bytes: u64,
-}
-
-/// What became of contents with a hash.
-#[derive(Debug)]
-enum Known {
-    /// They are being written; these numbers wait for it. An entry never points at bytes that are not there.
-    Writing(Vec<u64>),
-    /// They lie here.
-    Written(Place),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    pack: u32,
-    offset_bytes: u64,
-    len_bytes: u64,
-}
-
-/// What is to be done with contents whose hash is known.
-enum Decision {
-    /// Nothing more: they are there, or somebody is writing them.
-    Done,
-    /// They are to be written at this place of this pack.
-    Write(Place, Arc<GuardedFile>),
-}
-
-impl Store {
-    fn new(dir: PathBuf) -> Self {
-        Store { dir, numbers: AtomicU64::new(0), state: Mutex::default() }
-    }
-
-    /// Gives out a number.
-    pub(crate) fn next_number(&self) -> u64 {
-        // Relaxed: numbers only have to differ.
-        self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Numbers given out so far.
-    pub(crate) fn numbers(&self) -> u64 {
-        self.numbers.load(Ordering::Relaxed)
-    }
-
-    fn state(&self) -> MutexGuard<'_, StoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What to do with contents; index entries that it makes wait for [`Self::write_entries`].
-    fn decide(&self, state: &mut StoreState, number: u64, hash: &Hash, len_bytes: u64) -> io::Result<Decision> {
-        match state.known.get_mut(hash) {
-            Some(Known::Writing(waiting)) => {
-                waiting.push(number);
-                return Ok(Decision::Done);
-            }
-            Some(Known::Written(place)) => {
-                let place = *place;
-                state.add_entry(number, hash, place);
-                return Ok(Decision::Done);
-            }
-            None => {}
-        }
-        let (pack, file, offset_bytes) = self.reserve(state, len_bytes)?;
-        state.known.insert(*hash, Known::Writing(Vec::new()));
-        Ok(Decision::Write(Place { pack, offset_bytes, len_bytes }, file))
-    }
-
-    fn reserve(&self, state: &mut StoreState, len_bytes: u64) -> io::Result<(u32, Arc<GuardedFile>, u64)> {
-        let full = state.pack_bytes >= PACK_BYTES;
-        let (pack, file) = match &state.pack {
-            Some((pack, file)) if !full => (*pack, Arc::clone(file)),
-            last => {
-                let pack = last.as_ref().map_or(0, |(pack, _)| pack + 1);
-                if pack == 0 {
-                    files::ensure_dir(&self.dir)?;
-                }
-                let file = Arc::new(GuardedFile::create(self.dir.join(pack_file_name(pack)))?);
-                state.pack_bytes = 0;
-                state.pack = Some((pack, Arc::clone(&file)));
-                (pack, file)
-            }
-        };
-        let offset_bytes = state.pack_bytes.next_multiple_of(ALIGN_BYTES);
-        check_size_limit(offset_bytes + len_bytes)?;
-        state.pack_bytes = offset_bytes + len_bytes;
-        Ok((pack, file, offset_bytes))
-    }
-
-    /// Appends the index entries that were made, in one write.
-    fn write_entries(&self, state: &mut StoreState) -> io::Result<()> {
-        if state.entries.is_empty() {
-            return Ok(());
-        }
-        if state.index.is_none() {
-            let index = GuardedFile::create(self.dir.join(INDEX_FILE))?;
-            index.write_all_at(&index_header(), 0)?;
-            state.index = Some(index);
-            state.index_bytes = HEADER_BYTES as u64;
-        }
-        let entries = std::mem::take(&mut state.entries);
-        check_size_limit(state.index_bytes + entries.len() as u64)?;
-        if let Some(index) = &state.index {
-            index.write_all_at(&entries, state.index_bytes)?;
-        }
-        state.index_bytes += entries.len() as u64;
-        Ok(())
-    }
-
-    /// Stores a batch of contents: those that are new with as few writes as possible, since writing a short content costs
-    /// several times what hashing it does.
-    fn store_batch(&self, batch: &[Job], staging: &mut Vec<u8>) -> io::Result<()> {
-        let hashes: Vec<Hash> = batch.iter().map(|job| hash_of(&job.buffer)).collect();
-        let mut new = Vec::new();
-        {
-            let mut state = self.state();
-            for (job, hash) in batch.iter().zip(&hashes) {
-                let len_bytes = job.buffer.len_bytes() as u64;
-                if let Decision::Write(place, pack) = self.decide(&mut state, job.number, hash, len_bytes)? {
-                    new.push((job, hash, place, pack));
-                }
-            }
-            self.write_entries(&mut state)?;
-        }
-        let mut rest = &new[..];
-        while let Some((first, _, place, pack)) = rest.first() {
-            // Those that follow each other in one pack, as far as they fit the staging buffer.
-            let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
-            let run = rest
-                .iter()
-                .take_while(|(_, _, next, _)| {
-                    next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
-                })
-                .count();
-            if run > 1 {
-                staging.clear();
-                for (job, _, next, _) in &rest[..run] {
-                    staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
-                    job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
-                }
-                pack.write_all_at(staging, place.offset_bytes)?;
-            } else {
-                let mut at = place.offset_bytes;
-                for piece in first.buffer.pieces() {
-                    pack.write_all_at(piece, at)?;
-                    at += piece.len() as u64;
-                }
-            }
-            rest = &rest[run.max(1)..];
-        }
-        let mut state = self.state();
-        for (job, hash, place, _) in new {
-            state.written(job.number, hash, hash, place);
-        }
-        self.write_entries(&mut state)
-    }
-
-    /// Stores contents straight from the program's memory, on the calling thread. `Ok(false)`: it could not be read.
-    ///
-    /// # Safety
-    /// As [`Region::read`].
-    unsafe fn store_region(&self, number: u64, region: &Region, len_bytes: u64, trust: Trust) -> io::Result<bool> {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut walk = |visit: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>| -> io::Result<bool> {
-            let mut done = 0;
-            while done < len_bytes {
-                let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-                // SAFETY: by this function's contract; the piece ends inside the region.
-                if !unsafe { region.read(done, &mut chunk[..len], trust) } {
-                    return Ok(false);
-                }
-                visit(done, &chunk[..len])?;
-                done += len as u64;
-            }
-            Ok(true)
-        };
-        let mut hasher = blake3::Hasher::new();
-        match region.as_range() {
-            Some((address, len_bytes)) if trust == Trust::Readable => {
-                // SAFETY: the range is readable by this function's contract. Another thread of the program may write to it,
-                // which the second hash below notices.
-                hasher.update(unsafe { std::slice::from_raw_parts(address as *const u8, len_bytes as usize) });
-            }
-            _ => {
-                if !walk(&mut |_, piece| {
-                    hasher.update(piece);
-                    Ok(())
-                })? {
-                    return Ok(false);
-                }
-            }
-        }
-        let planned = *hasher.finalize().as_bytes();
-        let decision = {
-            let mut state = self.state();
-            let decision = self.decide(&mut state, number, &planned, len_bytes)?;
-            self.write_entries(&mut state)?;
-            decision
-        };
-        if let Decision::Write(place, pack) = decision {
-            let mut hasher = blake3::Hasher::new();
-            walk(&mut |done, piece| {
-                hasher.update(piece);
-                pack.write_all_at(piece, place.offset_bytes + done)
-            })?;
-            let mut state = self.state();
-            state.written(number, &planned, hasher.finalize().as_bytes(), place);
-            self.write_entries(&mut state)?;
-        }
-        Ok(true)
-    }
-}
-
-impl StoreState {
-    fn add_entry(&mut self, number: u64, hash: &Hash, Place { pack, offset_bytes, len_bytes }: Place) {
-        let entry = IndexEntry { number, hash: *hash, pack, offset_bytes, len_bytes };
-        self.entries.extend_from_slice(&entry.to_bytes());
-    }
-
-    /// The contents of `planned` have been written as what hashes to `written`.
-    fn written(&mut self, number: u64, planned: &Hash, written: &Hash, place: Place) {
-        let waiting = match self.known.remove(planned) {
-            Some(Known::Writing(waiting)) => waiting,
-            _ => Vec::new(),
-        };
-        self.known.insert(*written, Known::Written(place));
-        self.add_entry(number, written, place);
-        if planned == written {
-            for number in waiting {
-                self.add_entry(number, written, place);
-            }
-        }
-        // Otherwise the memory changed between hashing and writing; those who waited for the first hash find their
-        // numbers without an entry, as if never written.
-    }
-}
-
-fn hash_of(buffer: &Buffer) -> Hash {
-    let mut hasher = blake3::Hasher::new();
-    buffer.pieces().for_each(|piece| {
-        hasher.update(piece);
-    });
-    *hasher.finalize().as_bytes()
-}
+const CORES_PER_THREAD: usize = 2;
 
 /// The program's memory could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
+/// Contents to be stored.
 #[derive(Debug)]
-struct Job {
+pub(super) struct Job {
     store: &'static Store,
-    number: u64,
+    pub(super) number: u64,
+    pub(super) buffer: Buffer,
+}
+
+/// A piece of long contents, to be written at its place.
+#[derive(Debug)]
+struct Piece {
+    file: Arc<GuardedFile>,
+    offset_bytes: u64,
     buffer: Buffer,
+    outcome: Arc<Pieces>,
+}
+
+/// Pieces of long contents that are under way.
+#[derive(Debug, Default)]
+struct Pieces {
+    left: AtomicUsize,
+    error: Mutex<Option<io::Error>>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Copies that threads of the program wait for: they come first.
+    copies: Vec<Arc<SharedCopy>>,
+    pieces: VecDeque<Piece>,
     /// Writers that are at work.
     active: usize,
     /// Writers that wait for work: waking costs a system call, and nobody is woken in vain.
@@ -366,12 +124,84 @@ impl BlobWriter {
             Ok(Some(buffer)) => self.submit(store, number, buffer),
             Err(Unreadable) => return false,
             // SAFETY: by the caller's contract.
-            Ok(None) => match unsafe { store.store_region(number, region, len_bytes, trust) } {
+            Ok(None) => match unsafe { self.store_long(store, number, region, len_bytes, trust) } {
                 Ok(read) => return read,
                 Err(error) => cannot_write(store, &error),
             },
         }
         true
+    }
+
+    /// Copies a region with the help of writers that have nothing else to do; says whether it could be read.
+    fn copy_with_help(&self, copy: SharedCopy) -> bool {
+        let copy = Arc::new(copy);
+        let waiting = {
+            let mut queue = self.shared.lock();
+            if queue.waiting > 0 {
+                queue.copies.push(Arc::clone(&copy));
+            }
+            queue.waiting
+        };
+        if waiting > 0 {
+            self.shared.more.notify_all();
+        }
+        copy.help();
+        let read = copy.wait();
+        if waiting > 0 {
+            self.shared.lock().copies.retain(|other| !Arc::ptr_eq(other, &copy));
+        }
+        read
+    }
+
+    /// Stores contents that are too long for a buffer, or for which there is no room: this thread copies and hashes them,
+    /// the writers write as far as the budget allows.
+    ///
+    /// # Safety
+    /// As [`Region::read`].
+    unsafe fn store_long(
+        &self,
+        store: &'static Store,
+        number: u64,
+        region: &Region,
+        len_bytes: u64,
+        trust: Trust,
+    ) -> io::Result<bool> {
+        let outcome = Arc::new(Pieces::default());
+        let mut write = |file: &Arc<GuardedFile>, offset_bytes: u64, bytes: &[u8]| -> io::Result<()> {
+            let buffer = if self.has_threads { self.shared.pool.take(bytes.len()) } else { None };
+            let Some(mut buffer) = buffer else {
+                return file.write_all_at(bytes, offset_bytes);
+            };
+            let mut rest = bytes;
+            for piece in buffer.pieces_mut() {
+                let (now, later) = rest.split_at(piece.len());
+                piece.copy_from_slice(now);
+                rest = later;
+            }
+            // Relaxed: counted down with release once the piece is written.
+            outcome.left.fetch_add(1, Ordering::Relaxed);
+            let piece = Piece { file: Arc::clone(file), offset_bytes, buffer, outcome: Arc::clone(&outcome) };
+            let mut queue = self.shared.lock();
+            queue.pieces.push_back(piece);
+            if queue.waiting > 0 {
+                self.shared.more.notify_one();
+            }
+            Ok(())
+        };
+        let mut finish = || {
+            // Acquire: pairs with the release of the writer, so that what it wrote is there.
+            while outcome.left.load(Ordering::Acquire) > 0 {
+                // The writers may be busy with others' contents.
+                let next = self.shared.lock().pieces.pop_front();
+                match next {
+                    Some(piece) => piece.write(),
+                    None => std::thread::yield_now(),
+                }
+            }
+            outcome.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        };
+        // SAFETY: by the caller's contract.
+        unsafe { store.store_region(number, region, len_bytes, trust, &mut write, &mut finish) }
     }
 
     /// Says, once, that the program now waits for the disk.
@@ -396,6 +226,11 @@ impl BlobWriter {
         let Some(mut buffer) = self.shared.pool.take(len_bytes) else {
             return Ok(None);
         };
+        if self.has_threads && len_bytes >= SHARED_COPY_BYTES {
+            // SAFETY: by the caller's contract.
+            let copy = unsafe { SharedCopy::new(*region, trust, &mut buffer) };
+            return if self.copy_with_help(copy) { Ok(Some(buffer)) } else { Err(Unreadable) };
+        }
         let mut done = 0;
         for piece in buffer.pieces_mut() {
             let len = piece.len() as u64;
@@ -406,6 +241,14 @@ impl BlobWriter {
             done += len;
         }
         Ok(Some(buffer))
+    }
+
+    /// A buffer of this length, once there is room for it; `None` where there never is.
+    pub(crate) fn buffer(&self, len_bytes: usize) -> Option<Buffer> {
+        self.shared.pool.take(len_bytes).or_else(|| {
+            self.flush();
+            self.shared.pool.take(len_bytes)
+        })
     }
 
     /// Has contents stored under a number.
@@ -441,6 +284,21 @@ impl BlobWriter {
     }
 }
 
+impl Piece {
+    fn write(self) {
+        let Piece { file, mut offset_bytes, buffer, outcome } = self;
+        for piece in buffer.pieces() {
+            if let Err(error) = file.write_all_at(piece, offset_bytes) {
+                *outcome.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+            offset_bytes += piece.len() as u64;
+        }
+        drop(buffer);
+        // Release: who sees the count sees the piece written, or its error.
+        outcome.left.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Queue {
     /// The next job, and those after it that can be written together with it.
     fn take_batch(&mut self) -> Vec<Job> {
@@ -470,6 +328,19 @@ fn serve(shared: &Shared) {
     let mut staging = Vec::new();
     let mut queue = shared.lock();
     loop {
+        if let Some(copy) = queue.copies.iter().find(|copy| copy.has_work()).cloned() {
+            drop(queue);
+            copy.help();
+            drop(copy);
+            queue = shared.lock();
+            continue;
+        }
+        if let Some(piece) = queue.pieces.pop_front() {
+            drop(queue);
+            piece.write();
+            queue = shared.lock();
+            continue;
+        }
         let batch = queue.take_batch();
         if batch.is_empty() {
             queue.waiting += 1;
@@ -498,7 +369,7 @@ fn perform(batch: &[Job], staging: &mut Vec<u8>) {
 }
 
 fn cannot_write(store: &Store, error: &io::Error) {
-    process::stop(format_args!("{} cannot be written: {error}", store.dir.display()));
+    process::stop(format_args!("{} cannot be written: {error}", store.dir().display()));
 }
 
 #[cfg(test)]

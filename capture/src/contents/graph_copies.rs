@@ -27,7 +27,7 @@ pub(crate) fn forget() {
     CAPTURES.store(0, Ordering::Relaxed);
 }
 
-/// The host side of a copy node.
+/// Host memory that a node of a graph uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GraphCopy {
     /// The node, where the program has its handle.
@@ -36,6 +36,24 @@ pub(crate) struct GraphCopy {
     pub(crate) region: Region,
     /// How the copy uses it.
     pub(crate) access: Access,
+    /// By which way the graph gets at it.
+    pub(crate) way: Way,
+}
+
+/// By which way a graph gets at host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A copy node copies it.
+    Copied,
+    /// A node was given the first address of the region, which is otherwise meaningless, and uses the memory directly.
+    Direct,
+}
+
+impl GraphCopy {
+    /// An address in host memory that a node uses directly.
+    pub(crate) fn direct(address: u64) -> Self {
+        GraphCopy { node: None, region: Region::range(address, 1), access: Access::ReadWrite, way: Way::Direct }
+    }
 }
 
 /// The copies of every graph there is.
@@ -170,7 +188,7 @@ mod tests {
     use super::*;
 
     fn copy(node: Option<u64>, address: u64) -> GraphCopy {
-        GraphCopy { node, region: Region::range(address, 8), access: Access::Read }
+        GraphCopy { node, region: Region::range(address, 8), access: Access::Read, way: Way::Copied }
     }
 
     #[test]

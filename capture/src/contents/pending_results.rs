@@ -246,6 +246,11 @@ impl PendingResults {
         true
     }
 
+    /// Whether a result is still to be written to this memory, or to be seen there.
+    pub(crate) fn overlaps(&self, region: &Region) -> bool {
+        any() && self.state().pending.iter().any(|pending| pending.result.region.overlaps(region))
+    }
+
     /// Forgets results in memory that the program gives back or writes anew.
     pub(crate) fn drop_overlapping(&self, region: &Region) {
         if any() {

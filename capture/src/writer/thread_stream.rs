@@ -28,6 +28,8 @@ const LARGEST_SEGMENT_BYTES: usize = 4 << 20;
 const ASK_AFTER: usize = 8;
 /// Kept free at the end of a segment, so that a pad record, which has a header, always fits.
 const TAIL_BYTES: usize = record::HEADER_BYTES;
+/// Parts of a ring: what is lost at a time is one of them.
+pub(crate) const RING_PARTS: usize = 8;
 
 /// States of the segment prepared ahead.
 mod ahead {
@@ -70,6 +72,8 @@ pub(crate) struct ThreadStream {
     prepared: UnsafeCell<Option<io::Result<Segment>>>,
     /// What the owner remembers between entry and return.
     scratch: UnsafeCell<Scratch>,
+    /// Length of a part of the ring that the file is; zero where it grows.
+    ring_part_bytes: usize,
 }
 
 // SAFETY: `current` and `scratch` are touched by the owner only, or by the closing thread after the owner has stopped
@@ -84,8 +88,11 @@ impl ThreadStream {
     /// # Errors
     /// Why it cannot be made.
     pub(crate) fn create(identity: &StreamIdentity) -> io::Result<Self> {
+        let ring_part_bytes = identity.header.ring_part_bytes as usize;
         let file = GuardedFile::create(identity.path.clone())?;
-        let segment = Segment::create(&file, 0, FIRST_SEGMENT_BYTES)?;
+        let len_bytes =
+            if ring_part_bytes == 0 { FIRST_SEGMENT_BYTES } else { HEADER_BYTES + RING_PARTS * ring_part_bytes };
+        let segment = Segment::create(&file, 0, len_bytes)?;
         let page = identity.header.to_page();
         // SAFETY: the segment is mapped writable and longer than the header page.
         unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), segment.base(), HEADER_BYTES) };
@@ -100,8 +107,13 @@ impl ThreadStream {
             ahead: AtomicU32::new(ahead::IDLE),
             prepared: UnsafeCell::new(None),
             scratch: UnsafeCell::new(Scratch::default()),
+            ring_part_bytes,
         };
-        stream.limit.store(soft_limit(&segment), Ordering::Relaxed);
+        let limit = match ring_part_bytes {
+            0 => soft_limit(&segment),
+            part_bytes => at.wrapping_add(part_bytes - TAIL_BYTES),
+        };
+        stream.limit.store(limit, Ordering::Relaxed);
         // SAFETY: no other thread has the stream yet.
         unsafe { *stream.current.get() = Some(segment) };
         Ok(stream)
@@ -110,6 +122,11 @@ impl ThreadStream {
     /// Where the file lies.
     pub(crate) fn file(&self) -> &GuardedFile {
         &self.file
+    }
+
+    /// Length of a part of the ring that the file is; zero where it grows.
+    pub(crate) fn ring_part_bytes(&self) -> usize {
+        self.ring_part_bytes
     }
 
     /// Calls recorded so far.
@@ -203,6 +220,9 @@ impl ThreadStream {
                 return Err(io::Error::other("the stream file is closed"));
             };
             let at = self.at.load(Ordering::Relaxed);
+            if self.ring_part_bytes != 0 {
+                return self.next_part(segment, at, need);
+            }
             let hard_limit = segment.end().wrapping_sub(TAIL_BYTES);
             if self.limit.load(Ordering::Relaxed) != hard_limit {
                 // Time to have the next segment made.
@@ -222,6 +242,29 @@ impl ThreadStream {
                 background.unmap(old);
             }
         }
+    }
+
+    /// Goes on in the next part of the ring, which is cleared first.
+    fn next_part(&self, segment: &Segment, at: *mut u8, need: usize) -> io::Result<*mut u8> {
+        let part_bytes = self.ring_part_bytes;
+        if need > part_bytes - TAIL_BYTES {
+            return Err(io::Error::other("a record is longer than a part of the ring"));
+        }
+        let parts = segment.base().wrapping_add(HEADER_BYTES);
+        let current = (at as usize - parts as usize) / part_bytes;
+        let end = parts.wrapping_add((current + 1) * part_bytes);
+        let next = parts.wrapping_add((current + 1) % RING_PARTS * part_bytes);
+        // SAFETY: the part that is left has a tail in which a pad fits, and the next one lies in the mapping; both are the
+        // owner's to write. No record in it is still being written: the owner is between two records.
+        unsafe {
+            write_pad(at, end as usize - at as usize);
+            // Release: whoever reads the part meanwhile finds it empty before any of its records is torn.
+            AtomicU32::from_ptr(next.cast()).store(0, Ordering::Release);
+            std::ptr::write_bytes(next, 0, part_bytes);
+        }
+        self.limit.store(next.wrapping_add(part_bytes - TAIL_BYTES), Ordering::Relaxed);
+        self.at.store(next, Ordering::Relaxed);
+        Ok(next)
     }
 
     /// The segment after `current`: the one prepared ahead, or one made now.
@@ -334,6 +377,10 @@ impl ThreadStream {
         // Nothing fits from now on, should the owner come by again after all.
         self.limit.store(at, Ordering::Relaxed);
         drop(segment);
+        if self.ring_part_bytes != 0 {
+            // All of it may be in use.
+            return Ok(());
+        }
         self.file.truncate(used_bytes)?;
         self.file.write_all_at(&used_bytes.to_le_bytes(), offset::USED as u64)
     }
@@ -371,6 +418,7 @@ mod tests {
             open_tick: 1,
             used_bytes: 0,
             name: "t".into(),
+            ring_part_bytes: 0,
         };
         Arc::new(ThreadStream::create(&StreamIdentity { path: dir.path().join("4.evs"), header }).unwrap())
     }
@@ -424,6 +472,49 @@ mod tests {
         unsafe { stream.close().unwrap() };
         let file = StreamFile::open(&dir.path().join("4.evs")).unwrap();
         assert_eq!(file.records().map(|record| record.api()).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_ring_keeps_the_last_records_and_its_length() {
+        const PART: usize = 4096;
+        let dir = tempfile::tempdir().unwrap();
+        let background = Background::start();
+        let header = StreamHeader {
+            contents: ContentsMode::MetadataOnly,
+            thread: 4,
+            tid: 9,
+            pid: 8,
+            open_tick: 1,
+            used_bytes: 0,
+            name: "t".into(),
+            ring_part_bytes: PART as u32,
+        };
+        let path = dir.path().join("4.evs");
+        let stream = Arc::new(ThreadStream::create(&StreamIdentity { path: path.clone(), header }).unwrap());
+        let len_bytes = std::fs::metadata(&path).unwrap().len();
+        assert_eq!(len_bytes, (HEADER_BYTES + RING_PARTS * PART) as u64);
+        for tick in 1..=5000u64 {
+            let need = record::HEADER_BYTES + (tick as usize % 5) * 8;
+            // SAFETY: this test is the stream's owner; the record is as long as was reserved.
+            unsafe {
+                let at = stream.reserve(need, &background, Arc::as_ptr(&stream)).unwrap();
+                at.add(record::offset::API).cast::<u16>().write(7);
+                at.add(record::offset::BEGIN).cast::<u64>().write(tick);
+                stream.publish(at, need);
+            }
+            if tick % 777 == 0 || tick == 5000 {
+                let ticks: Vec<u64> = StreamFile::open(&path).unwrap().records().map(|record| record.begin()).collect();
+                assert!(ticks.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ticks:?}");
+                assert_eq!(ticks.last(), Some(&tick));
+                assert!(tick < 1000 || ticks.len() >= (RING_PARTS - 2) * PART / 64, "{} records are left", ticks.len());
+            }
+        }
+        // SAFETY: this test is the stream's owner, which records no more.
+        unsafe {
+            assert!(stream.reserve(PART, &background, Arc::as_ptr(&stream)).is_err());
+            stream.close().unwrap();
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), len_bytes);
     }
 
     #[test]

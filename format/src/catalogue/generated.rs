@@ -2767,7 +2767,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 1,
         effect: Effect::BlockDevice,
-        policy: Policy::Refuse("closes what hipIpcOpenMemHandle opened, which is refused"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "devPtr", ctype: "void*", word: 0, words: 1, role: Role::FreeDevice },
         ],
@@ -2779,7 +2779,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 2,
         effect: Effect::Host,
-        policy: Policy::Skip("names an event for other processes and changes nothing here; opening is refused by name"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "handle", ctype: "hipIpcEventHandle_t*", word: 0, words: 1, role: Role::Out(Size::Fixed(64)) },
             Param { name: "event", ctype: "hipEvent_t", word: 1, words: 1, role: Role::Use(HandleKind::Event) },
@@ -2792,7 +2792,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 2,
         effect: Effect::Host,
-        policy: Policy::Skip("names memory for other processes and changes nothing here; opening is refused by name"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "handle", ctype: "hipIpcMemHandle_t*", word: 0, words: 1, role: Role::Out(Size::Fixed(64)) },
             Param { name: "devPtr", ctype: "void*", word: 1, words: 1, role: Role::Device(Access::Read, Size::Unknown) },
@@ -2805,7 +2805,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 9,
         effect: Effect::Host,
-        policy: Policy::Refuse("the event belongs to another process, which is not replayed here"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "event", ctype: "hipEvent_t*", word: 0, words: 1, role: Role::Create(HandleKind::Event) },
             Param { name: "handle", ctype: "hipIpcEventHandle_t", word: 1, words: 8, role: Role::Scalar },
@@ -2818,7 +2818,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 10,
         effect: Effect::Host,
-        policy: Policy::Refuse("the memory belongs to another process, which is not replayed here"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "devPtr", ctype: "void**", word: 0, words: 1, role: Role::NewDevice(Size::Unknown) },
             Param { name: "handle", ctype: "hipIpcMemHandle_t", word: 1, words: 8, role: Role::Scalar },

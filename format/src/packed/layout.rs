@@ -1,6 +1,6 @@
 //! The table of contents as bytes, written and read.
 
-use super::{MAX_HOLE_BYTES, Method, TRAILER_BYTES, TRAILER_MAGIC, checked_len};
+use super::{FRAME_BYTES, MAX_HOLE_BYTES, Method, TRAILER_BYTES, TRAILER_MAGIC, checked_len};
 
 /// Size of an extent in the table in bytes.
 const EXTENT_BYTES: usize = 40;
@@ -119,6 +119,9 @@ fn check_extent(extent: &Extent, after: u64, free_at: u64, body_bytes: u64) -> R
     match extent.method {
         Method::Stored if extent.stored_bytes != extent.len_bytes => Err("a stored part changes its length".to_owned()),
         Method::Stored => Ok(()),
+        Method::Zstd if extent.len_bytes > FRAME_BYTES => {
+            Err(format!("a frame of {} bytes is longer than frames are", extent.len_bytes))
+        }
         Method::Zstd => checked_len(extent.stored_bytes, extent.len_bytes).map(|_| ()),
     }
 }
@@ -230,7 +233,7 @@ mod tests {
     fn tables_that_would_reach_too_far_are_refused() {
         let zstd =
             |stored_bytes, len_bytes| Extent { stored_bytes, len_bytes, method: Method::Zstd, ..stored(0, 0, 64) };
-        let refusals: [(&[File], &str); 9] = [
+        let refusals: [(&[File], &str); 10] = [
             (&[file("a", &[stored(0, 50, 64)])], "outside the file"),
             (&[file("a", &[stored(0, 4, 60)])], "out of order"),
             (&[file("a", &[stored(0, 4, 64), stored(2, 4, 68)])], "out of order"),
@@ -238,7 +241,8 @@ mod tests {
             (&[file("b", &[]), file("a", &[])], "out of order"),
             (&[file("../a", &[])], "no name"),
             (&[file("/a", &[])], "no name"),
-            (&[file("a", &[zstd(2, 1 << 40)])], "cannot unpack"),
+            (&[file("a", &[zstd(2, 1 << 20)])], "cannot unpack"),
+            (&[file("a", &[zstd(20, FRAME_BYTES + 1)])], "longer than frames are"),
             (&[File { len_bytes: 1 << 50, ..file("a", &[stored(0, 4, 64)]) }], "bytes are there"),
         ];
         for (files, expected) in refusals {

@@ -44,6 +44,7 @@ mod writer;
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use reader::WholeFile;
 pub use reader::{PackedContent, PackedFile};
 pub use unpack::{Unpacked, unpack};
 pub use writer::{Packed, pack};

@@ -1,7 +1,9 @@
 //! Reading a packed archive in place.
 
 use std::borrow::Cow;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
@@ -17,6 +19,10 @@ const KEPT_FRAMES: usize = 16;
 /// Largest frame in bytes that is kept unpacked.
 const KEPT_FRAME_BYTES: u64 = 1 << 18;
 
+/// Bytes of whole files that are unpacked into memory at most. Event streams beyond that go to a file that nobody else sees, so
+/// that the system may take their memory back.
+const MEMORY_BYTES: u64 = 128 << 20;
+
 /// A frame's offset in the packed file and what it unpacks to.
 type KeptFrame = (u64, Arc<Vec<u8>>);
 
@@ -26,6 +32,8 @@ pub struct PackedFile {
     path: PathBuf,
     map: Mmap,
     files: Vec<File>,
+    /// Bytes of whole files that may still be unpacked into memory.
+    memory_left_bytes: AtomicU64,
     /// Frames that were read last.
     kept: [Mutex<Option<KeptFrame>>; KEPT_FRAMES],
 }
@@ -51,7 +59,15 @@ impl PackedFile {
             offset_bytes,
             reason,
         })?;
-        Ok(Arc::new(PackedFile { path: path.to_owned(), map, files, kept: Default::default() }))
+        let memory_left_bytes = AtomicU64::new(MEMORY_BYTES);
+        Ok(Arc::new(PackedFile { path: path.to_owned(), map, files, memory_left_bytes, kept: Default::default() }))
+    }
+
+    /// Takes memory for a whole file out of what may be used; false where it is not there any more.
+    fn take_memory(&self, len_bytes: u64) -> bool {
+        let take = |left: u64| left.checked_sub(len_bytes);
+        // Relaxed: a bound that nothing else depends on.
+        self.memory_left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Where the file lies.
@@ -149,6 +165,15 @@ fn read_table(map: &[u8]) -> Result<Vec<File>, (u64, String)> {
     layout::decode(&table, table_at_bytes).map_err(at)
 }
 
+/// A whole file of a packed archive.
+#[derive(Debug)]
+pub(crate) enum WholeFile {
+    /// In memory.
+    Memory(MmapMut),
+    /// In a file without a name.
+    File(Mmap),
+}
+
 /// A file in a packed archive.
 #[derive(Clone, Debug)]
 pub struct PackedContent {
@@ -214,6 +239,29 @@ impl PackedContent {
         Ok(memory)
     }
 
+    /// The whole file, mapped: in memory of its own while that is little, else from a file without a name in the system's
+    /// directory for temporary files. Frames are unpacked one at a time.
+    ///
+    /// # Errors
+    /// As [`Self::whole`], and no room in that directory.
+    pub(crate) fn mapped(&self) -> Result<WholeFile, PackedError> {
+        if self.packed.take_memory(self.len_bytes()) {
+            return self.whole().map(WholeFile::Memory);
+        }
+        self.spilled().map(WholeFile::File)
+    }
+
+    fn spilled(&self) -> Result<Mmap, PackedError> {
+        let parent = std::env::temp_dir();
+        let io = PackedError::io(&parent);
+        let file = tempfile::tempfile_in(&parent).map_err(&io)?;
+        file.set_len(self.len_bytes()).map_err(&io)?;
+        self.visit(|offset_bytes, bytes| file.write_all_at(bytes, offset_bytes).map_err(&io))?;
+        // SAFETY: a file mapping is only sound to borrow while no one changes or truncates the file. This one has no name, and
+        // its only descriptor is closed here.
+        unsafe { Mmap::map(&file) }.map_err(io)
+    }
+
     /// Checks the file's hash without keeping its bytes.
     ///
     /// # Errors
@@ -263,5 +311,37 @@ impl PackedContent {
             self.packed.read(extent, start - extent.offset_bytes, part)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Deref;
+
+    use super::*;
+    use crate::archive_writer::ArchiveWriter;
+    use crate::packed::pack;
+    use crate::record_builder::RecordBuilder;
+    use crate::stream_file::ContentsMode;
+
+    #[test]
+    fn a_file_that_memory_has_no_room_for_reads_the_same_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = ArchiveWriter::create(&dir.path().join("a/pid-7"), 7, ContentsMode::Contents).unwrap();
+        let records: Vec<Vec<u8>> =
+            (0..60_000u64).map(|n| RecordBuilder::new(3, &[n, n * n]).ticks(n, n).build()).collect();
+        writer.stream(0, 7, "main", &records).unwrap();
+        writer.finish().unwrap();
+        let target = dir.path().join("a.hrrz");
+        pack(&dir.path().join("a"), &target).unwrap();
+        let packed = PackedFile::open(&target).unwrap();
+        let stream = packed.content("pid-7/events/0.evs").unwrap();
+        assert!(stream.file().extents.len() > 1, "it takes more than one frame");
+        let WholeFile::Memory(memory) = stream.mapped().unwrap() else { panic!("there is room in memory") };
+        // Relaxed: no other thread looks at it.
+        packed.memory_left_bytes.store(stream.len_bytes() - 1, Ordering::Relaxed);
+        let WholeFile::File(file) = stream.mapped().unwrap() else { panic!("there is no room in memory") };
+        assert!(memory.deref() == file.deref());
+        assert!(file.deref() == std::fs::read(dir.path().join("a/pid-7/events/0.evs")).unwrap());
     }
 }

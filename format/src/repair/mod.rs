@@ -276,8 +276,11 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         command: Vec::new(),
         capture_version: String::new(),
         unsized_launches: 0,
+        host_snapshots: manifest::HostSnapshots::default(),
         rank: None,
         imported: None,
+        window: None,
+        flight_recorder_bytes: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

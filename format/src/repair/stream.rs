@@ -75,6 +75,10 @@ fn repair_one(work: &mut Work, stream: StreamFile, name: &str) -> io::Result<u64
     let damage = stream.check().err();
     let limit = damage.as_ref().map_or(u64::MAX, |damage| damage.offset_bytes);
     let mut records = stream.records();
+    if stream.header().ring_part_bytes != 0 {
+        // A ring is read wherever its writer was; where something in it is damaged, what lies around it stays as it is.
+        return Ok(records.filter(|record| record.api() < marker::FIRST).count() as u64);
+    }
     let (mut calls, mut end) = (0, records.offset() as u64);
     while let Some(record) = records.next() {
         if records.offset() as u64 - record.len_bytes() as u64 >= limit {

@@ -88,7 +88,7 @@ impl IdMap {
             return (id < TABLE_RUNTIME_ENTRIES).then_some(id);
         }
         let position = id - self.runtime_entries;
-        (position < COMPILER_ENTRIES).then_some(TABLE_RUNTIME_ENTRIES + position)
+        (position < COMPILER_ENTRIES).then(|| TABLE_RUNTIME_ENTRIES + position)
     }
 }
 
@@ -141,6 +141,15 @@ mod tests {
         let map = resolve(7, &[(215, 52)]);
         assert_eq!(map.runtime_entries, 546);
         assert!(map.evidence.contains("no id"), "{}", map.evidence);
+    }
+
+    #[test]
+    fn ids_that_no_table_has_are_none() {
+        // The largest once overflowed on its way to being refused.
+        let map = resolve(7, &[(u16::MAX - 1, 52)]);
+        for id in [map.runtime_entries + COMPILER_ENTRIES, u16::MAX - 1, u16::MAX] {
+            assert_eq!(map.table_id(id), None);
+        }
     }
 
     #[test]

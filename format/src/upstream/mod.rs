@@ -109,8 +109,11 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         command: Vec::new(),
         capture_version: String::new(),
         unsized_launches: 0,
+        host_snapshots: crate::manifest::HostSnapshots::default(),
         rank: None,
         apis: Vec::new(),
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
+        window: None,
+        flight_recorder_bytes: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{listed, percent};
-use crate::comparison::{Comparison, Duration, Side, Split};
+use crate::comparison::{Comparison, Duration, Measure, Side, Split};
 use crate::line::Line;
 
 /// The comparison for a terminal.
@@ -24,6 +24,9 @@ pub fn text(comparison: &Comparison) -> String {
         let _ = writeln!(out, "   {}", side.runtime);
     }
     let _ = write!(out, "change     {:>+11.2} %", comparison.change * 100.0);
+    if comparison.measure == Measure::TimeInCalls {
+        out.push_str("  of the time inside calls");
+    }
     if let Some(interval) = comparison.change_interval {
         let _ = write!(out, "  95 % interval {:+.2} % to {:+.2} %", interval.low * 100.0, interval.high * 100.0);
     }

@@ -50,8 +50,8 @@ pub fn welch(first: &[f64], second: &[f64]) -> Option<Welch> {
 
 /// Tests whether values of one sample tend to be larger than the other's; None where either is empty.
 ///
-/// The p-value is exact for samples of up to 25 without ties, else by the normal approximation with corrections for
-/// ties and continuity.
+/// The p-value is exact for samples of up to 25 that have no value in common, else by the normal approximation with corrections
+/// for ties and continuity. Values that a sample has twice do not matter to U.
 pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<MannWhitney> {
     if first.is_empty() || second.is_empty() {
         return None;
@@ -62,17 +62,19 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<MannWhitney> {
     let (n1, n2, n) = (first.len() as f64, second.len() as f64, pooled.len() as f64);
     let mut rank_sum = 0.0;
     let mut tie_term = 0.0;
+    let mut in_common = false;
     let mut start = 0;
     for group in pooled.chunk_by(|a, b| a.0 == b.0) {
         let size = group.len() as f64;
         let rank = start as f64 + (size + 1.0) / 2.0;
         rank_sum += rank * group.iter().filter(|(_, is_first)| *is_first).count() as f64;
         tie_term += size.powi(3) - size;
+        in_common |= group.iter().any(|(_, is_first)| *is_first) && group.iter().any(|(_, is_first)| !*is_first);
         start += group.len();
     }
     let u = rank_sum - n1 * (n1 + 1.0) / 2.0;
     let smaller = u.min(n1 * n2 - u);
-    if tie_term == 0.0 && first.len() <= EXACT_LIMIT && second.len() <= EXACT_LIMIT {
+    if !in_common && first.len() <= EXACT_LIMIT && second.len() <= EXACT_LIMIT {
         return Some(MannWhitney { u, p: exact_two_sided(smaller as usize, first.len(), second.len()), exact: true });
     }
     let deviation = (n1 * n2 / 12.0 * (n + 1.0 - tie_term / (n * (n - 1.0)))).sqrt();
@@ -141,6 +143,13 @@ mod tests {
         let alternating = mann_whitney(&[1.0, 3.0, 5.0, 7.0, 9.0], &[2.0, 4.0, 6.0, 8.0, 10.0]).unwrap();
         assert_eq!(alternating.u, 10.0);
         close(alternating.p, 0.690_476_190_476_190_4);
+    }
+
+    #[test]
+    fn values_that_one_sample_has_twice_leave_the_p_value_exact() {
+        let found = mann_whitney(&[1.0, 2.0, 2.0, 3.0], &[5.0, 5.0, 5.0, 8.0]).unwrap();
+        assert!(found.exact);
+        close(found.p, 0.028_571_428_571_428_57);
     }
 
     #[test]

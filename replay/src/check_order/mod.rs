@@ -164,7 +164,7 @@ pub fn check(archive: &Archive, log: &OrderLog) -> Verdict {
                 reader.leave(lane);
                 returning.extend(open[lane as usize].take());
             }
-            Point::Marker { .. } => {}
+            Point::Marker { .. } | Point::HostMemory { .. } => {}
         }
     }
     let mut runners: Vec<u32> = log.calls.iter().map(|call| call.runner).collect();

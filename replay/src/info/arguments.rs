@@ -166,7 +166,12 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
             text.push_str("->");
             text.push_str(&pointee(param, section.payload));
         }
-        SectionTag::Return | SectionTag::GraphHostIn | SectionTag::GraphHostOut | SectionTag::Note => {}
+        SectionTag::Return
+        | SectionTag::GraphHostIn
+        | SectionTag::GraphHostOut
+        | SectionTag::Note
+        | SectionTag::HostRanges
+        | SectionTag::HostBefore => {}
     }
 }
 

@@ -6,7 +6,7 @@ use hrr_format::archive::Archive;
 use hrr_format::hip_error;
 use hrr_format::manifest::Clock;
 use hrr_format::ordered::{Ordered, merged};
-use hrr_format::record::{Record, flag, marker};
+use hrr_format::record::{Record, SectionTag, flag, marker};
 use serde::{Serialize, Serializer};
 
 use super::arguments::{arguments, call_text, kernel, printable, return_text};
@@ -15,6 +15,19 @@ use super::filter::Filter;
 /// Nanoseconds of a tick since the start of the capture, as microseconds.
 pub(super) fn microseconds(clock: &Clock, tick: u64) -> f64 {
     clock.ns_since_start(tick) as f64 / 1000.0
+}
+
+/// What a marker about host memory says.
+fn host_memory_text(record: &Record<'_>) -> String {
+    let (address, size_bytes) = (record.word(0), record.word(1));
+    let who = if record.api() == marker::HOST_WROTE { "host wrote" } else { "host saw" };
+    if record.api() == marker::HOST_WROTE && record.word(2) & marker::host_wrote::NOT_RECORDED != 0 {
+        return format!("{who} in {address:#x} ({size_bytes} bytes), which was too large to be recorded");
+    }
+    let ranges = record.section_tagged(SectionTag::HostRanges);
+    let count = ranges.as_ref().map_or(0, |ranges| ranges.host_ranges().len());
+    let bytes: u64 = ranges.iter().flat_map(|ranges| ranges.host_ranges()).map(|(_, len)| len).sum();
+    format!("{who} {bytes} bytes in {count} ranges of {address:#x} ({size_bytes} bytes)")
 }
 
 /// Writes a line for each call.
@@ -33,6 +46,9 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
             // What a listed call made visible is listed with it.
             if record.api() == marker::OBSERVED && listed[stream] {
                 writeln!(out, "{:>8} {:>4} {:>14} {:>14}  observed blob {}", "", thread, "", "", record.word(0))?;
+            } else if marker::is_timed(record.api()) {
+                let at_us = microseconds(clock, record.begin());
+                writeln!(out, "{:>8} {thread:>4} {at_us:>14.3} {:>14}  {}", "", "", host_memory_text(&record))?;
             }
             continue;
         }

@@ -1,8 +1,9 @@
 //! `--csv DIR`: tables with the columns of rocprofv3's, one set for each process, all times in nanoseconds of the recording's
 //! clock.
 //!
-//! A recording knows when calls were entered and returned, not when the device worked: launches and copies have the times
-//! of their calls.
+//! A recording knows when calls were entered and returned, not when the device worked. The tables of kernels and copies
+//! therefore lack rocprofv3's `Start_Timestamp` and `End_Timestamp`, which are the device's, and have the times of the calls
+//! under names of their own.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -21,10 +22,10 @@ use super::summary::Summary;
 use crate::plan::lower::RecordInputs;
 
 const API_COLUMNS: &str = "Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp";
-const KERNEL_COLUMNS: &str = "Kind,Process_Id,Thread_Id,Stream_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp,\
+const KERNEL_COLUMNS: &str = "Kind,Process_Id,Thread_Id,Stream_Id,Kernel_Name,Correlation_Id,Call_Start_Timestamp,Call_End_Timestamp,\
                               Dynamic_LDS_Bytes,Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z";
 const COPY_COLUMNS: &str =
-    "Kind,Direction,Process_Id,Thread_Id,Stream_Id,Bytes,Correlation_Id,Start_Timestamp,End_Timestamp";
+    "Kind,Direction,Process_Id,Thread_Id,Stream_Id,Bytes,Correlation_Id,Call_Start_Timestamp,Call_End_Timestamp";
 const STATS_COLUMNS: &str = "Name,Calls,TotalDurationNs,AverageNs,Percentage,MinNs,MaxNs,StdDev";
 /// `hipMemcpyKind` as rocprofv3 names directions.
 const DIRECTIONS: [&str; 5] = [
@@ -80,6 +81,8 @@ pub(super) fn write(archive: &Archive, summary: &Summary, filter: &Filter, dir: 
                 "KERNEL_LAUNCH,{place},{stream_id:#x},{name},{number},{begin},{end},{lds_bytes},{wx},{wy},{wz},{gx},{gy},{gz}"
             )?;
         } else if let Some((direction, bytes)) = copy(api, &record) {
+            // Copies described by structs have no size of their own.
+            let bytes = bytes.map_or_else(String::new, |bytes| bytes.to_string());
             writeln!(copies, "MEMORY_COPY,{direction},{place},{stream_id:#x},{bytes},{number},{begin},{end}")?;
         }
     }
@@ -137,8 +140,8 @@ fn launch_shape(api: &Api, record: &Record<'_>) -> ([u32; 3], [u32; 3]) {
     (blocks, threads)
 }
 
-/// Direction and size of a copy call.
-fn copy(api: &'static Api, record: &Record<'_>) -> Option<(&'static str, u64)> {
+/// Direction and size of a copy call; no size where its parameters do not give one.
+fn copy(api: &'static Api, record: &Record<'_>) -> Option<(&'static str, Option<u64>)> {
     if !api.name.starts_with("hipMemcpy") {
         return None;
     }
@@ -149,7 +152,7 @@ fn copy(api: &'static Api, record: &Record<'_>) -> Option<(&'static str, u64)> {
         None if api.name.contains("DtoD") || api.name.contains("Peer") => DIRECTIONS[3],
         None => DIRECTIONS[4],
     };
-    Some((direction, bytes_of(api, record).unwrap_or(0)))
+    Some((direction, bytes_of(api, record)))
 }
 
 /// Bytes that a copy or fill call is about.
@@ -192,9 +195,12 @@ mod tests {
         assert_eq!(launch_shape(api, &Record::parse(&bytes).unwrap().unwrap()), ([4, 3, 2], [64, 1, 1]));
         let api = row("hipMemcpy2D");
         let bytes = RecordBuilder::new(api.id, &[1, 64, 2, 64, 10, 3, 2]).build();
-        assert_eq!(copy(api, &Record::parse(&bytes).unwrap().unwrap()), Some(("MEMORY_COPY_DEVICE_TO_HOST", 30)));
+        assert_eq!(copy(api, &Record::parse(&bytes).unwrap().unwrap()), Some(("MEMORY_COPY_DEVICE_TO_HOST", Some(30))));
         let api = row("hipMemcpyHtoD");
         let bytes = RecordBuilder::new(api.id, &[1, 2, 77]).build();
-        assert_eq!(copy(api, &Record::parse(&bytes).unwrap().unwrap()), Some(("MEMORY_COPY_HOST_TO_DEVICE", 77)));
+        assert_eq!(copy(api, &Record::parse(&bytes).unwrap().unwrap()), Some(("MEMORY_COPY_HOST_TO_DEVICE", Some(77))));
+        let api = row("hipMemcpy3D");
+        let bytes = RecordBuilder::new(api.id, &[1]).build();
+        assert_eq!(copy(api, &Record::parse(&bytes).unwrap().unwrap()), Some(("MEMORY_COPY_DEFAULT", None)));
     }
 }

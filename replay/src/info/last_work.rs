@@ -62,6 +62,8 @@ pub(super) fn collect(archive: &Archive) -> Vec<StreamWork> {
             }
         }
     }
+    // Nothing is in flight: a flight recorder was read, and all streams matter.
+    let named = named.filter(|streams| !streams.is_empty());
     let mut streams: Vec<(u64, Operations<'_>)> =
         last.into_iter().filter(|(stream, _)| named.as_ref().is_none_or(|named| named.contains(stream))).collect();
     streams.sort_by_key(|(_, operations)| std::cmp::Reverse(operations.back().map(|&(begin, ..)| begin)));

@@ -96,7 +96,7 @@ pub(super) fn collect(archive: &Archive) -> Memory {
                     allocations(archive, &record, |base, kind, bytes| ledger.allocate(base, kind, bytes));
                 }
             }
-            Point::Marker { .. } => {}
+            Point::Marker { .. } | Point::HostMemory { .. } => {}
         }
     }
     let [device, pinned, managed] = ledger.now;

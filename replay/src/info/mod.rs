@@ -27,6 +27,7 @@ pub(crate) use arguments::{call_text, kernel, printable};
 pub(crate) use csv::bytes_of;
 pub use filter::{EventRange, Filter, Glob};
 use summary::Summary;
+pub(crate) use text::window_text;
 
 /// Version of the JSON that is printed. It rises when a key changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;

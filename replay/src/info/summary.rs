@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use hrr_format::archive::{Archive, ArchiveError};
 use hrr_format::blob_store::BlobStore;
 use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
-use hrr_format::manifest::{Clock, Device, Imported, Runtime};
+use hrr_format::manifest::{Clock, Device, Imported, Runtime, Window};
 use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::regions::{RegionKind, Regions};
 use hrr_format::stream_file::{ContentsMode, StreamFile};
@@ -56,10 +56,34 @@ pub(super) struct Summary {
     pub(super) kernel_launches: Vec<KernelTotals>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) imported: Option<Imported>,
+    /// What was recorded, where that is only a window of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) window: Option<Window>,
+    /// What a flight recorder kept, where the archive is one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) flight_recorder: Option<FlightRecorder>,
     /// The last work of the streams that calls in flight were about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) last_work: Vec<StreamWork>,
     pub(super) warnings: Vec<String>,
+}
+
+/// The last calls of each thread.
+#[derive(Debug, Serialize)]
+pub(super) struct FlightRecorder {
+    /// Most bytes that they take.
+    pub(super) size_bytes: u64,
+    /// From when on every thread's calls are there, since the start of the capture.
+    pub(super) complete_from_us: f64,
+}
+
+/// What a flight recorder kept.
+fn flight_recorder(archive: &Archive) -> Option<FlightRecorder> {
+    let size_bytes = archive.manifest().flight_recorder_bytes?;
+    let wrapped = archive.streams().iter().filter(|stream| stream.has_come_round());
+    let first = wrapped.filter_map(|stream| stream.records().next()).map(|record| record.begin()).max();
+    let complete_from_us = first.map_or(0.0, |tick| microseconds(&archive.manifest().clock, tick));
+    Some(FlightRecorder { size_bytes, complete_from_us })
 }
 
 /// What a store holds.
@@ -240,11 +264,17 @@ impl Summary {
             withheld: counts.withheld,
             clock,
             imported: manifest.imported.clone(),
+            window: manifest.window.clone(),
+            flight_recorder: flight_recorder(archive),
             runtime: manifest.runtime.clone(),
             devices: manifest.devices.clone(),
             apis: api_totals(archive, &counts),
             kernel_launches: kernel_totals(archive, &counts),
-            last_work: if hung { last_work::collect(archive) } else { Vec::new() },
+            last_work: if hung || manifest.flight_recorder_bytes.is_some() {
+                last_work::collect(archive)
+            } else {
+                Vec::new()
+            },
             threads,
             warnings,
         }

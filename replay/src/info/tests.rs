@@ -503,6 +503,12 @@ fn tables_have_the_columns_of_rocprofv3() {
     let copies = read("9_memory_copy_trace.csv");
     assert!(copies.contains("\nMEMORY_COPY,MEMORY_COPY_HOST_TO_DEVICE,9,90,0x0,100,2,5,15\n"), "{copies}");
     let kernels = read("9_kernel_trace.csv");
+    // No table says of a call's times that they are the device's.
+    for table in [&copies, &kernels] {
+        let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+        assert!(columns.contains(&"Call_Start_Timestamp") && columns.contains(&"Call_End_Timestamp"), "{columns:?}");
+        assert!(!columns.contains(&"Start_Timestamp") && !columns.contains(&"End_Timestamp"), "{columns:?}");
+    }
     assert!(kernels.contains("\nKERNEL_LAUNCH,9,90,0x2,saxpy,5,50,60,64,256,1,1,1024,1,1\n"), "{kernels}");
     let stats = read("9_hip_stats.csv");
     assert!(stats.starts_with("Name,Calls,TotalDurationNs,AverageNs,Percentage,MinNs,MaxNs,StdDev\n"));

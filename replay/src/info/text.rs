@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use hrr_format::manifest::{ClockKind, Imported};
+use hrr_format::manifest::{ClockKind, Imported, Window};
 
 use super::arguments::printable;
 use super::memory::Memory;
@@ -90,6 +90,25 @@ fn memory_text(memory: &Memory) -> String {
     format!("at most {} ({})", bytes_text(memory.peak_bytes), used.join(", "))
 }
 
+/// What was recorded, where that is only a window of the program.
+pub(crate) fn window_text(window: &Window) -> String {
+    let opened = match window.opened {
+        0 => return format!("{}, never opened: nothing was recorded", printable(&window.trigger)),
+        1 => "opened once".to_owned(),
+        more => format!("opened {more} times"),
+    };
+    let unknown = match window.unrestored {
+        0 => String::new(),
+        more => format!("; the contents of {} are not known", counted(more, "allocation, array or variable")),
+    };
+    format!(
+        "{}, {opened} behind {} and {} of device memory{unknown}",
+        printable(&window.trigger),
+        counted(window.preamble_calls, "earlier call"),
+        bytes_text(window.restored_bytes)
+    )
+}
+
 /// Writes the whole summary.
 pub(super) fn write_summary(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     write_head(summary, out)?;
@@ -135,6 +154,17 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         )
     };
     line("Contents", &contents)?;
+    if let Some(ring) = &summary.flight_recorder {
+        let size = bytes_text(ring.size_bytes);
+        let from = ring.complete_from_us / 1000.0;
+        line(
+            "Ring",
+            &format!("a flight recorder: the last calls in at most {size}, of every thread from {from:.3} ms on"),
+        )?;
+    }
+    if let Some(window) = &summary.window {
+        line("Window", &window_text(window))?;
+    }
     line("Events", &format!("{} ({} failed)", summary.events, summary.failed_calls))?;
     let unsized_launches = match summary.unsized_launches {
         0 => String::new(),
@@ -158,6 +188,10 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     line(
         "Replayable",
         &match unreplayable {
+            _ if summary.window.as_ref().is_some_and(|window| window.opened == 0) => {
+                "no: nothing was recorded".to_owned()
+            }
+            _ if summary.flight_recorder.is_some() => "no: what the calls need was made before them".to_owned(),
             0 => "yes".to_owned(),
             calls => format!("no: {} below", counted(calls, "call")),
         },

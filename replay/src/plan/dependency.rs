@@ -16,6 +16,8 @@
 //! Graph launches and copies to and from device variables may touch memory that their arguments do not name: they are
 //! ordered with all other work. Memory that kernels reach only through pointers stored in other memory is not seen.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use super::knowledge::Point;
@@ -193,6 +195,10 @@ pub(crate) struct Dependencies {
     memory: FxHashMap<u32, Vec<PlaceUse>>,
     /// Work that may use any memory.
     unnamed: Vec<PlaceUse>,
+    /// Streams that have ended, with their last enqueues, as long as nothing has waited for these.
+    ended: VecDeque<(StreamKey, Vec<Node>)>,
+    /// Calls behind the work of other streams that have ended: the last of each thread.
+    after_ended: Vec<Node>,
     visibility: Visibility,
     /// The last call of each lane.
     last: Vec<Option<Node>>,
@@ -211,6 +217,8 @@ impl Dependencies {
             devices: FxHashMap::default(),
             memory: FxHashMap::default(),
             unnamed: Vec::new(),
+            ended: VecDeque::new(),
+            after_ended: Vec::new(),
             visibility: Visibility::default(),
             last: vec![None; lanes],
             fences: History::default(),
@@ -322,14 +330,40 @@ impl Dependencies {
 
     /// After everything on all other streams that was made visible, and what was enqueued there last.
     fn after_all_work(&self, facts: &CallFacts, wanted: &mut Wanted<'_>) {
-        for (stream, history) in self.streams.values() {
+        let live = self.streams.values().map(|(stream, history)| (stream, &history.changes));
+        for (stream, changes) in live.chain(self.ended.iter().map(|(stream, changes)| (stream, changes))) {
             if facts.enqueues_on == Some(*stream) {
                 continue;
             }
-            for node in &history.changes {
+            for node in changes {
                 self.after_work(Where::On(*stream), node, wanted);
             }
             wanted.all(self.visibility.latest(Where::On(*stream)).map(|sync| &sync.node));
+        }
+        wanted.all(&self.after_ended);
+    }
+
+    /// Lets go of streams that have ended and whose work was waited for; only the waits matter from then on.
+    fn settle_ended(&mut self) {
+        /// Streams that are kept although nothing has waited for their work: of the oldest only the enqueues matter beyond.
+        const KEPT: usize = 256;
+        let waited_for = |visibility: &Visibility, (stream, changes): &(StreamKey, Vec<Node>)| {
+            changes.iter().all(|node| visibility.first_covering(Where::On(*stream), node).is_some())
+        };
+        let mut at = 0;
+        while at < self.ended.len() {
+            if self.ended.len() <= KEPT && !waited_for(&self.visibility, &self.ended[at]) {
+                at += 1;
+                continue;
+            }
+            let Some((stream, changes)) = self.ended.remove(at) else { return };
+            for node in &changes {
+                let wait = self.visibility.first_covering(Where::On(stream), node);
+                keep_last(&mut self.after_ended, wait.map_or(node, |wait| &wait.node));
+            }
+            for wait in self.visibility.latest(Where::On(stream)) {
+                keep_last(&mut self.after_ended, &wait.node);
+            }
         }
     }
 
@@ -358,7 +392,9 @@ impl Dependencies {
             if how == Use::Ends {
                 self.objects.remove(&object);
                 self.memory.remove(&object);
-                if let Some((stream, _)) = self.streams.remove(&object) {
+                if let Some((stream, history)) = self.streams.remove(&object) {
+                    self.ended.push_back((stream, history.changes));
+                    self.settle_ended();
                     self.visibility.stream_ended(stream);
                 }
                 self.visibility.event_ended(object);
@@ -392,6 +428,9 @@ impl Dependencies {
         }
         if !facts.failed {
             self.visibility.synchronised(node, facts);
+            if facts.sync != Sync::None && !self.ended.is_empty() {
+                self.settle_ended();
+            }
         }
         let place = facts.place(node.lane());
         for &(object, writes) in &facts.memory {
@@ -405,6 +444,15 @@ impl Dependencies {
 
     fn stream(&mut self, stream: StreamKey) -> &mut History {
         &mut self.streams.entry(stream.object).or_insert_with(|| (stream, History::default())).1
+    }
+}
+
+/// Keeps the last call of each captured thread, which comes after that thread's others.
+fn keep_last(nodes: &mut Vec<Node>, node: &Node) {
+    match nodes.iter_mut().find(|known| known.lane() == node.lane()) {
+        Some(known) if known.point.number < node.point.number => *known = node.clone(),
+        Some(_) => {}
+        None => nodes.push(node.clone()),
     }
 }
 

@@ -17,7 +17,6 @@ use super::special::{HostSide, Special};
 use super::{Open, Planner, escort};
 use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
-use crate::stage::{HostKind, Shape};
 use crate::thunk::THUNKS;
 
 /// `hipErrorOutOfMemory`.
@@ -70,8 +69,16 @@ impl<'a> Planner<'a> {
         blocks_others: bool,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
+        let stand_in = self.shape_stand_in(api, &record);
+        if let Some(stand_in) = stand_in {
+            self.account.left_out(api);
+            self.account.recorded(stand_in);
+        }
+        let api = stand_in.unwrap_or(api);
         let call = Call { api, record, event, lane, device };
         let marks = record.flags();
+        // A thread enters a window with whatever last error it had.
+        self.lanes[lane as usize].last_error_unknown |= marks & hrr_format::record::flag::PREAMBLE != 0;
         if marks & hrr_format::record::flag::REFUSED != 0 {
             return Err(Refusal::Converted(record.note().unwrap_or("no reason is given").to_owned()));
         }
@@ -84,6 +91,7 @@ impl<'a> Planner<'a> {
                 self.planned.skipped += 1;
                 true
             }
+            _ if self.leave_out_of_shape(&call) => true,
             Policy::Refuse(reason) if call.succeeded() => return Err(Refusal::Policy(reason)),
             // A refused call that had failed at capture changed nothing; an allocation that had failed may fit now.
             Policy::Refuse(_) => {
@@ -130,8 +138,18 @@ impl<'a> Planner<'a> {
         let result = self.emit(&call, &mut chunk, blocks_others);
         self.chunks[worker] = Some(chunk);
         self.planned.issued += u64::from(result.is_ok());
-        if matches!(result, Err(Refusal::NotReissued)) {
-            self.planned.failures_not_reissued += 1;
+        let dropped = match &result {
+            Err(Refusal::NotReissued) => {
+                self.planned.failures_not_reissued += 1;
+                true
+            }
+            Err(refusal) => self.depends_on_left_out(&call, refusal),
+            Ok(_) => false,
+        };
+        if let (Ok(open), Some(_)) = (&result, stand_in) {
+            self.note_empty_node(&open.definitions);
+        }
+        if dropped {
             self.account.left_out(api);
             self.lanes[lane as usize].last_error_unknown = true;
             return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
@@ -154,6 +172,11 @@ impl<'a> Planner<'a> {
         let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
         self.lower_return(call, &mut draft, &mut lowering);
         let special = self.specials[usize::from(api.id)];
+        match special {
+            Special::ExportIpc => self.export_ipc(call, &mut draft, &mut lowering),
+            Special::ImportIpc => self.import_ipc(call, &mut draft, &mut lowering)?,
+            _ => {}
+        }
         if lowering.facts.enqueues_on.is_none()
             && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
             && api.stream_param().is_none()
@@ -197,11 +220,10 @@ impl<'a> Planner<'a> {
             if section.tag == SectionTag::GraphHostIn {
                 let (address, blob) =
                     section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what: "graph host memory" })?;
-                if section.presence == Presence::Withheld {
+                if section.presence == Presence::Withheld && !self.is_shape_only() {
                     return Err(Refusal::Withheld { what: "the host buffer" });
                 }
-                let shape = Shape::linear(blob.size_bytes);
-                let source = self.host.source(self.archive, HostKind::Pageable, blob.number, shape)?;
+                let source = self.graph_source(blob)?;
                 self.host.keep_until(self.host.window(), Wait { lane, count });
                 let side = HostSide::FillFrom(source);
                 self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;

@@ -59,6 +59,9 @@ pub enum Refusal {
         /// The parameter's name.
         param: &'static str,
     },
+    /// A handle of another process.
+    #[error("opens a handle that no call of this process exported: {0}")]
+    Foreign(String),
     /// A host function symbol that was never registered.
     #[error("uses the host symbol {address:#x}, which no recorded __hipRegister* call registered")]
     Symbol {

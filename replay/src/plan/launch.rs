@@ -186,7 +186,8 @@ impl<'a> Planner<'a> {
         }
         // An address that is the end of one allocation and the start of the next is taken for the start: two neighbouring
         // buffers are passed to kernels far more often than the end of one that has a neighbour.
-        let found = self.objects.memory.find(address);
+        self.check_region(call, "kernel pointer argument", address, None);
+        let found = self.memory_at(address);
         match found {
             Some(found) => {
                 lowering.note_use(&found.allocation);
@@ -217,7 +218,7 @@ impl<'a> Planner<'a> {
         let mut at = 0;
         while at + 8 <= bytes.len() {
             let word = word_at(bytes, at);
-            match self.objects.memory.find(word) {
+            match self.memory_at(word) {
                 Some(found) => {
                     lowering.note_use(&found.allocation);
                     // SAFETY: `at + 8` is within the bytes copied to `place`.

@@ -127,7 +127,9 @@ impl<'a> Planner<'a> {
                 Role::Destroy(kind) => {
                     // A call that failed to end it has changed nothing.
                     let how = if call.succeeded() { Use::Ends } else { Use::Reads };
-                    let how = if self.objects.is_retained(kind, value) { Use::Changes } else { how };
+                    let shared =
+                        kind == HandleKind::Event && call.succeeded() && self.objects.shared_events.remove(&value);
+                    let how = if shared || self.objects.is_retained(kind, value) { Use::Changes } else { how };
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                     if call.succeeded() {
                         self.objects.retire(kind, value);

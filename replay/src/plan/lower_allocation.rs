@@ -100,11 +100,15 @@ impl<'a> Planner<'a> {
             .params
             .iter()
             .filter(|param| matches!(param.role, Role::Host(..) | Role::Any(..)))
-            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))))
-            .map(|place| place.allocation.size_bytes - place.offset_bytes);
+            .find_map(|param| self.objects.memory.inside(call.record.word(usize::from(param.word))));
+        let host_object = of_host.map(|place| place.allocation.object);
+        let of_host = of_host.map(|place| place.allocation.size_bytes - place.offset_bytes);
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
         let Some(known) = known else {
             self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+            if let (Some(host), Some(&alias)) = (host_object, lowering.facts.creates.last()) {
+                self.host_aliases.entry(host).or_default().push((alias, address));
+            }
             return;
         };
         // Told before: the same variable, or one of a module that was loaded since to where an unloaded one had been. At
@@ -165,9 +169,19 @@ impl<'a> Planner<'a> {
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
                 self.release_placed(call, lowering, &allocation);
-                lowering.facts.uses.push((allocation.object, Use::Ends));
+                // What was opened from a handle is another name of memory that stays.
+                let opened = call.api.name == "hipIpcCloseMemHandle";
+                let how = if opened { Use::Occupies } else { Use::Ends };
+                lowering.facts.uses.push((allocation.object, how));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);
+                // Its device addresses go with it: the next memory may get the same.
+                for (alias, base) in self.host_aliases.remove(&allocation.object).unwrap_or_default() {
+                    if self.objects.memory.exact(base).is_some_and(|known| known.object == alias) {
+                        lowering.facts.uses.push((alias, Use::Ends));
+                        self.objects.retire_memory(base);
+                    }
+                }
                 Ok(())
             }
             None if call.succeeded() => Err(Refusal::Address { address: value, param: param.name }),

@@ -22,8 +22,9 @@ impl<'a> Planner<'a> {
         reach: Option<u64>,
         param: &'static str,
     ) -> Result<Option<(Slot, u64)>, Refusal> {
-        match self.objects.memory.find(address) {
+        match self.memory_at(address) {
             Some(place) => {
+                self.check_region(call, param, address, reach);
                 self.check_range(call, &place, reach, param)?;
                 lowering.note_memory(&place.allocation, access);
                 Ok(Some((place.allocation.slot, place.offset_bytes)))
@@ -52,8 +53,7 @@ impl<'a> Planner<'a> {
         let recorded = |tag| call.record.section(tag, number).filter(|section| section.presence != Presence::Absent);
         if let Some(section) = recorded(SectionTag::BlobIn) {
             let (blob, shape) = self.blob_shape(call, &section, number, size, "the host buffer")?;
-            let source = self.host.source(self.archive, self.host_kind(value), blob, shape)?;
-            self.scan_upload(call, blob);
+            let source = self.copy_source(call, self.host_kind(value), blob, shape)?;
             draft.set(param.word, source as u64);
             lowering.stages = true;
             return Ok(());
@@ -61,6 +61,9 @@ impl<'a> Planner<'a> {
         if let Some(section) = recorded(SectionTag::BlobOut) {
             let what = "the device-to-host result to validate against";
             let (blob, shape) = self.blob_shape(call, &section, number, size, what)?;
+            if self.is_shape_only() && !call.succeeded() {
+                return Err(Refusal::NotReissued);
+            }
             let span = shape.span_bytes().unwrap_or(u64::MAX);
             let place = self.host.place(self.host_kind(value), span)?;
             draft.set(param.word, place as u64);
@@ -68,7 +71,8 @@ impl<'a> Planner<'a> {
             lowering.stages = true;
             return Ok(());
         }
-        if let Some(place) = self.objects.memory.find(value) {
+        if let Some(place) = self.memory_at(value) {
+            self.check_region(call, param.name, value, self.reach(call, size));
             self.check_range(call, &place, self.reach(call, size), param.name)?;
             lowering.note_memory(&place.allocation, access);
             draft.patch(param.word, place.allocation.slot, place.offset_bytes);
@@ -77,6 +81,7 @@ impl<'a> Planner<'a> {
         if !call.succeeded() {
             return Err(Refusal::NotReissued);
         }
+        self.check_not_lost(value, param.name)?;
         // Host memory without contents of its own: a copy captured into a graph, whose contents come with each launch.
         let len_bytes = self.size_of(call, size).unwrap_or(0);
         if len_bytes == 0 && matches!(param.role, Role::Any(..)) && size == Size::Unknown {
@@ -123,15 +128,14 @@ impl<'a> Planner<'a> {
     ) -> Result<*mut u8, Refusal> {
         let is_source = section.tag == SectionTag::BlobIn;
         let what = if is_source { "the host buffer" } else { "the device-to-host result to validate against" };
-        if section.presence == Presence::Withheld {
+        if section.presence == Presence::Withheld && !self.is_shape_only() {
             return Err(Refusal::Withheld { what });
         }
         let blob = section.blob().ok_or(Refusal::Lacks { what })?;
         let kind = self.host_kind(address);
         lowering.stages = true;
         if is_source {
-            self.scan_upload(call, blob.number);
-            return Ok(self.host.source(self.archive, kind, blob.number, shape)?);
+            return self.copy_source(call, kind, blob.number, shape);
         }
         let place = self.host.place(kind, shape.span_bytes().unwrap_or(u64::MAX))?;
         lowering.results.push((blob.number, place as usize, shape));
@@ -147,7 +151,7 @@ impl<'a> Planner<'a> {
         size: Size,
         what: &'static str,
     ) -> Result<(u64, Shape), Refusal> {
-        if section.presence == Presence::Withheld {
+        if section.presence == Presence::Withheld && !self.is_shape_only() {
             return Err(Refusal::Withheld { what });
         }
         let blob = section.blob().ok_or(Refusal::Lacks { what })?;

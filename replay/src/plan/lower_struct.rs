@@ -121,6 +121,7 @@ impl<'a> Planner<'a> {
                     Ok(Some((slot, offset))) => draft.patch_at(target, slot, offset),
                     Ok(None) => write(poison_address()),
                     Err(Refusal::Address { .. }) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
+                        self.check_not_lost(value, field.name)?;
                         let len_bytes = super::special::struct_copy_bytes(call.api, element);
                         let len_bytes = len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
                         write(self.shadow(value, len_bytes)? as u64);

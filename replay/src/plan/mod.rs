@@ -15,9 +15,13 @@
 //! * [`own_thread`]: what HIP keeps for each OS thread
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
+//! * [`host_memory`]: host memory that devices use directly
+//! * [`ipc`]: handles by which processes share memory and events
+//! * [`regions`]: memory that another tool wrote down
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
+//! * [`shape`]: replays without what was withheld
 //! * [`coverage`]: when staged host memory may be used again
 //! * [`escort`]: what goes with calls for triage
 //! * [`annotate`]: what measuring runs need to know
@@ -35,6 +39,8 @@ pub(crate) mod emit;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+pub(crate) mod host_memory;
+pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
@@ -50,7 +56,9 @@ pub(crate) mod objects;
 pub mod order;
 pub(crate) mod own_thread;
 pub(crate) mod placed;
+pub(crate) mod regions;
 pub(crate) mod results;
+pub mod shape;
 pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
@@ -78,12 +86,13 @@ use lower::Call;
 use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
 use order::{Node, Order, OrderMode};
+use regions::{PlanRegions, RegionCounts};
 pub(crate) use results::Check;
 use results::Pending;
 use special::Special;
 use teardown::Teardown;
 
-use crate::choices::Choices;
+use crate::choices::{Choices, RegionPolicy};
 use crate::instruction::{Chunk, Wait};
 use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
@@ -143,8 +152,14 @@ pub(crate) struct Planned {
     pub(crate) prefix_launches: (u64, u64),
     /// The range that is measured was entered.
     pub(crate) range_entered: bool,
+    /// What a replay by shape did otherwise.
+    pub(crate) shape: shape::ShapeLosses,
     /// The archive goes on behind the range.
     pub(crate) cut: bool,
+    /// Host memory that devices use directly.
+    pub(crate) host_memory: host_memory::HostMemoryCounts,
+    /// Memory that another tool wrote down.
+    pub(crate) regions: regions::RegionCounts,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -206,6 +221,10 @@ pub(crate) struct Planner<'a> {
     pub(crate) triage: TriagePlan<'a>,
     annotations: Annotations,
     account: CallAccount,
+    /// By object of host memory: its device addresses, as objects and recorded addresses.
+    host_aliases: FxHashMap<u32, Vec<(u32, u64)>>,
+    /// Regions of device memory, where the archive has any.
+    regions: Option<PlanRegions<'a>>,
 }
 
 /// What a planner is told.
@@ -254,6 +273,13 @@ impl<'a> Planner<'a> {
     pub(crate) fn new(settings: PlanSettings<'a>) -> Self {
         let lanes = settings.archive.streams().len();
         let assignment = settings.assignment;
+        let regions = PlanRegions::of(
+            settings.archive,
+            settings.runtime,
+            &settings.choices,
+            settings.placement.is_on(),
+            settings.device_count,
+        );
         Planner {
             archive: settings.archive,
             runtime: settings.runtime,
@@ -262,7 +288,7 @@ impl<'a> Planner<'a> {
             device_count: settings.device_count,
             specials: APIS.iter().map(Special::of).collect(),
             objects: Objects::new(settings.mutation),
-            lanes: vec![LaneState::default(); lanes],
+            lanes: vec![LaneState::new(settings.archive); lanes],
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
@@ -277,7 +303,14 @@ impl<'a> Planner<'a> {
             last_enqueue: FxHashMap::default(),
             first_module: FxHashMap::default(),
             untranslated: 0,
-            planned: Planned::default(),
+            planned: Planned {
+                regions: RegionCounts {
+                    entries: if regions.is_some() { settings.archive.regions().entries().len() as u64 } else { 0 },
+                    strict: settings.choices.regions == RegionPolicy::Strict,
+                    ..RegionCounts::default()
+                },
+                ..Planned::default()
+            },
             coverage: Coverage::default(),
             budget_bytes: settings.budget_bytes,
             plan_bytes: Arc::default(),
@@ -293,6 +326,8 @@ impl<'a> Planner<'a> {
             triage: settings.triage,
             annotations: Annotations::new(settings.annotate, lanes),
             account: CallAccount::default(),
+            host_aliases: FxHashMap::default(),
+            regions,
         }
     }
 }

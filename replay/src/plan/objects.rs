@@ -1,11 +1,13 @@
 //! What is live at this moment of the recording: handles, allocations, streams, symbols, and each captured thread's state.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
 
 use super::address::{AddressMap, Allocation};
 use super::dependency::{StreamKey, StreamRule};
+use super::ipc::{Exported, Recorded};
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
 
@@ -49,6 +51,8 @@ pub(crate) enum Definition {
     },
     /// Memory exists.
     Memory(Allocation),
+    /// A handle for other processes exists.
+    Exported(Recorded, Exported),
     /// The captured thread's device is this one.
     Device(i32),
 }
@@ -79,6 +83,13 @@ pub(crate) struct LaneState {
     pub(crate) per_thread: FxHashMap<i32, Handle>,
 }
 
+impl LaneState {
+    /// The state of a thread before its first call: in a recorded window, it had made calls before.
+    pub(crate) fn new(archive: &Archive) -> Self {
+        LaneState { last_error_unknown: archive.manifest().window.is_some(), ..LaneState::default() }
+    }
+}
+
 /// Everything live.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -94,6 +105,10 @@ pub(crate) struct Objects {
     pub(crate) mappings: FxHashMap<u64, Mapping>,
     /// Pairs of devices with peer access enabled.
     pub(crate) peers: Vec<(i32, i32)>,
+    /// Events that were opened by a handle, and have another name.
+    pub(crate) shared_events: FxHashSet<u64>,
+    /// Handles for other processes.
+    pub(crate) exported: FxHashMap<Recorded, Exported>,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -111,6 +126,8 @@ impl Objects {
             symbols: FxHashMap::default(),
             mappings: FxHashMap::default(),
             peers: Vec::new(),
+            shared_events: FxHashSet::default(),
+            exported: FxHashMap::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -202,6 +219,9 @@ impl Objects {
                     return;
                 }
                 self.memory.insert(allocation);
+            }
+            Definition::Exported(recorded, exported) => {
+                self.exported.insert(recorded, exported);
             }
             Definition::Device(device) => lane.device = device,
         }

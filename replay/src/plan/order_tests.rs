@@ -52,6 +52,9 @@ enum Act {
     SyncDevice {
         device: i32,
     },
+    EndStream {
+        stream: usize,
+    },
     /// Use of an object that is neither stream nor event.
     Uses {
         object: usize,
@@ -179,6 +182,7 @@ fn facts_of(act: Act) -> CallFacts {
             facts.sync = Sync::Event(event_object(event));
         }
         Act::SyncDevice { device } => facts.sync = Sync::Device(device),
+        Act::EndStream { stream } => facts.uses.push((key(stream).object, Use::Ends)),
         Act::Uses { object } => facts.uses.push((300 + object as u32, Use::Reads)),
         Act::Changes { object } => facts.uses.push((300 + object as u32, Use::Changes)),
         Act::Fence => facts.fence = Fence::All,
@@ -741,6 +745,23 @@ fn a_graph_comes_after_all_that_was_made_visible_before_it() {
         (1, 7, 8, Act::Graph { stream: 2 }),
     ];
     assert_deps(&calls, 1, 3);
+}
+
+#[test]
+fn a_graph_comes_after_what_was_made_visible_on_a_stream_that_has_ended() {
+    let end = Act::EndStream { stream: 3 };
+    // The wait comes before the end of the stream, or behind it by way of an event.
+    for (wait, begin) in [(Act::SyncStream { stream: 3 }, 5), (Act::SyncEvent { event: 0 }, 9)] {
+        let record = Act::Record { stream: 3, event: 0 };
+        let graph = Act::Graph { stream: 2 };
+        let calls =
+            [(0, 1, 2, WRITE), (0, 3, 4, record), (1, begin, begin + 1, wait), (2, 7, 8, end), (3, 20, 21, graph)];
+        let replayed = plan(&exact(&calls), OrderMode::Deps);
+        let closure = Closure::of(&replayed, None);
+        let of = |act: Act| replayed.calls.iter().position(|call| call.act == act).unwrap();
+        let (wait, graph) = (of(wait), of(Act::Graph { stream: 2 }));
+        assert!(closure.returned_before(wait, graph), "{:?}", replayed.waits);
+    }
 }
 
 /// Facts of calls that make, use and end the object 7, in three threads.

@@ -84,6 +84,10 @@ impl Planner<'_> {
         }
         lowering.new_memory = size_bytes.map(|size_bytes| (slot, size_bytes));
         let device = self.choices.devices.live(call.device);
+        if is_placed_api(call.api) && self.guard_new_memory(lowering, cell, device, size_bytes) {
+            self.planned.not_placed += 1;
+            return;
+        }
         let range = size_bytes
             .filter(|&size_bytes| is_placed_api(call.api) && !self.may_be_in_use(base, size_bytes))
             .and_then(|size_bytes| self.placement.range_of(base, size_bytes, device));
@@ -94,11 +98,6 @@ impl Planner<'_> {
             return;
         };
         self.planned.placed += 1;
-        lowering.placed = Some(Placed::GivenOut { cell, base });
-        if let Some(Definition::Memory(allocation)) = lowering.definitions.last_mut() {
-            // It stays where it is until the replay is over.
-            allocation.release = None;
-        }
         let site = match self.sites.get(&range) {
             Some(&site) => site,
             None => {
@@ -107,6 +106,17 @@ impl Planner<'_> {
                 site
             }
         };
+        self.give_out(lowering, cell, base, object, site);
+    }
+
+    /// Has the call store an address of memory that replay itself mapped, in place of allocating. `site` stands for the
+    /// addresses.
+    pub(super) fn give_out(&mut self, lowering: &mut Lowering, cell: *const u64, base: u64, object: u32, site: u32) {
+        lowering.placed = Some(Placed::GivenOut { cell, base });
+        if let Some(Definition::Memory(allocation)) = lowering.definitions.last_mut() {
+            // It stays where it is until the replay is over.
+            allocation.release = None;
+        }
         self.placed.insert(object, site);
         // Whoever had these addresses before must have given them back, whichever order is kept otherwise.
         lowering.facts.uses.push((site, Use::Occupies));
@@ -141,6 +151,10 @@ impl Planner<'_> {
             let Allocation { base, size_bytes, .. } = *allocation;
             if !call.api.blocks() && !self.may_be_in_use(base, size_bytes) {
                 self.left_in_order.push(base..base.saturating_add(size_bytes.max(1)));
+            }
+            // What is given back without a wait may still be in use when the next one is given out.
+            if call.api.blocks() {
+                self.guarded_is_free(allocation.object);
             }
             lowering.placed = Some(Placed::TakenBack);
             lowering.facts.uses.push((site, Use::Occupies));

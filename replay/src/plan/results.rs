@@ -32,8 +32,19 @@ pub(crate) struct Check {
     pub(crate) lane: u32,
     /// The copy's catalogue id.
     pub(crate) api: u16,
+    /// The memory, where it is host memory that the device wrote directly, without a copy.
+    pub(crate) seen: Option<Seen>,
     /// Results of its window that are still to be compared.
     pub(crate) unchecked: Arc<AtomicUsize>,
+}
+
+/// Host memory that the program looked at after it had waited for the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Where its first byte lay at capture.
+    pub(crate) address: u64,
+    /// Blob of what it had held before, where the host may have stored part of it itself.
+    pub(crate) before: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,9 +67,10 @@ impl<'a> Planner<'a> {
             event: call.event,
             lane: call.lane,
             api: call.api.id,
+            seen: None,
             unchecked: Arc::clone(&unchecked),
         };
-        if self.choices.kernel_filter.is_some() {
+        if self.choices.kernel_filter.is_some() || self.is_shape_only() {
             // Without its kernels, what the archive computes means nothing.
             return Ok(());
         }
@@ -94,7 +106,7 @@ impl<'a> Planner<'a> {
 
     /// A marker: a D2H result became visible to the program.
     pub(super) fn marker(&mut self, event: u64, lane: u32, record: Record<'a>) -> Result<(), PlanError> {
-        if record.api() != marker::OBSERVED {
+        if record.api() != marker::OBSERVED || self.is_shape_only() {
             return Ok(());
         }
         // A recorder that saw the end of its process has written whatever it says that the program saw.

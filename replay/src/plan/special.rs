@@ -25,6 +25,10 @@ pub(crate) enum Special {
     /// Nothing special.
     #[default]
     None,
+    /// Makes a handle of memory or of an event for other processes.
+    ExportIpc,
+    /// Opens such a handle.
+    ImportIpc,
     /// Makes a device current.
     SetDevice,
     /// `hipGetLastError`.
@@ -73,6 +77,8 @@ impl Special {
     /// What is special about an entry point.
     pub(crate) fn of(api: &Api) -> Self {
         match api.name {
+            "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
+            "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
             "hipGetLastError" | "hipExtGetLastError" => Special::GetLastError,
             "hipPeekAtLastError" => Special::PeekLastError,

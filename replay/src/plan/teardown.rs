@@ -9,6 +9,7 @@ use super::objects::{LaneState, Mapping, Objects};
 use crate::runtime::Runtime;
 use crate::slots::Slot;
 use crate::thunk::THUNKS;
+use crate::triage::own_calls;
 
 /// What destroys a handle of each kind, in the order in which kinds are destroyed: users before what they use.
 const DESTROYERS: [(HandleKind, &str); 15] = [
@@ -139,6 +140,7 @@ impl Teardown {
             if !created {
                 continue;
             }
+            let _watched = own_calls::enter(step.api);
             // SAFETY: destroying calls take their object by value and at most a size beside it, nothing uses the objects any
             // more, and no such call takes more than four words.
             let code = unsafe { THUNKS[usize::from(api.id)](function, words.as_ptr()) }.code;

@@ -24,6 +24,13 @@ pub(crate) enum Point<'a> {
         /// Captured thread.
         lane: u32,
     },
+    /// A marker about host memory, which has its place among the calls of all threads; a return follows.
+    HostMemory {
+        /// Captured thread.
+        lane: u32,
+        /// The marker record.
+        record: Record<'a>,
+    },
     /// A marker of a captured thread, between two of its calls.
     Marker {
         /// Captured thread.
@@ -98,6 +105,10 @@ impl<'a> Timeline<'a> {
     }
 }
 
+fn is_untimed_marker(record: &Record<'_>) -> bool {
+    record.api() >= marker::FIRST && !marker::is_timed(record.api())
+}
+
 impl<'a> Iterator for Timeline<'a> {
     type Item = Point<'a>;
 
@@ -105,7 +116,7 @@ impl<'a> Iterator for Timeline<'a> {
         loop {
             if let Some(lane) = self.after_end {
                 match self.next[lane as usize] {
-                    Some(record) if record.api() >= marker::FIRST => {
+                    Some(record) if is_untimed_marker(&record) => {
                         self.look_ahead(lane);
                         return Some(Point::Marker { lane, record });
                     }
@@ -124,7 +135,7 @@ impl<'a> Iterator for Timeline<'a> {
                 Kind::Begin => {
                     let record = self.next[lane as usize].take()?;
                     self.look_ahead(lane);
-                    if record.api() >= marker::FIRST {
+                    if is_untimed_marker(&record) {
                         // A marker before the thread's first call.
                         self.after_end = Some(lane);
                         return Some(Point::Marker { lane, record });
@@ -136,6 +147,9 @@ impl<'a> Iterator for Timeline<'a> {
                         continue;
                     }
                     self.heap.push(Reverse((record.end().max(record.begin()), Kind::End, lane)));
+                    if marker::is_timed(record.api()) {
+                        return Some(Point::HostMemory { lane, record });
+                    }
                     return Some(Point::Begin { lane, record });
                 }
             }

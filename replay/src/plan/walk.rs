@@ -48,11 +48,13 @@ impl<'a> Planner<'a> {
                         }
                         Position::Before | Position::Inside => {}
                     }
+                    self.advance_regions(record.begin());
                     let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
                     event += 1;
                 }
+                Point::HostMemory { lane, record } => self.host_memory(event, lane, record)?,
                 Point::End { lane } => self.end(lane),
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
@@ -165,7 +167,10 @@ impl<'a> Planner<'a> {
     }
 
     pub(super) fn full_chunk(&self, point: &Point<'_>) -> Option<usize> {
-        let (Point::Begin { lane, .. } | Point::End { lane } | Point::Marker { lane, .. }) = *point;
+        let (Point::Begin { lane, .. }
+        | Point::HostMemory { lane, .. }
+        | Point::End { lane }
+        | Point::Marker { lane, .. }) = *point;
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let chunk = self.chunks[worker].as_deref()?;
         (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)

@@ -12,7 +12,7 @@ use hrr_perf::report::{
 };
 
 use super::gpu_timer::{Resolved, StreamUse};
-use super::meter::{CopyTotals, Measured, Split};
+use super::meter::{CopyTotals, Measured};
 use super::note::{CopyClass, StreamLabel, Work};
 
 /// Sums by repetition.
@@ -54,12 +54,14 @@ pub(crate) struct Gathered {
     sections: Vec<SectionReport>,
     apis: FxHashMap<u16, CallHistogram>,
     api_samples: Samples<u16>,
+    api_medians: Samples<u16>,
     copies: FxHashMap<CopyClass, CopyTotals>,
     copy_samples: Samples<CopyClass>,
     works: FxHashMap<Work, CallHistogram>,
     work_samples: Samples<Work>,
+    work_medians: Samples<Work>,
     streams: FxHashMap<StreamLabel, StreamUse>,
-    workers: Vec<Split>,
+    workers: Vec<WorkerReport>,
     timing: TimingReport,
 }
 
@@ -93,16 +95,14 @@ impl Gathered {
         for (&api, histogram) in &measured.apis {
             self.apis.entry(api).or_default().merge(histogram);
             self.api_samples.add(api, repetition, histogram.total_ns());
+            self.api_medians.add(api, repetition, histogram.p50_ns());
         }
         for (&class, totals) in &measured.copies {
-            let sum = self.copies.entry(class).or_default();
-            sum.count += totals.count;
-            sum.bytes += totals.bytes;
-            sum.host_ns += totals.host_ns;
+            self.copies.entry(class).or_default().add(totals);
             self.copy_samples.add(class, repetition, totals.host_ns);
         }
         if self.workers.len() < measured.workers.len() {
-            self.workers.resize(measured.workers.len(), Split::default());
+            self.workers.resize(measured.workers.len(), WorkerReport::default());
         }
         for (sum, split) in self.workers.iter_mut().zip(&measured.workers) {
             sum.add(split);
@@ -114,6 +114,7 @@ impl Gathered {
         for (&work, histogram) in &resolved.works {
             self.works.entry(work).or_default().merge(histogram);
             self.work_samples.add(work, repetition, histogram.total_ns());
+            self.work_medians.add(work, repetition, histogram.p50_ns());
         }
         for (&stream, found) in &resolved.streams {
             let sum = self.streams.entry(stream).or_default();
@@ -176,6 +177,7 @@ impl Gathered {
         for (&api, histogram) in &self.apis {
             let mut found = histogram.report(APIS.get(usize::from(api)).map_or("?", |api| api.name));
             found.samples_ns = self.api_samples.of(api, repetitions);
+            found.p50_samples_ns = self.api_medians.of(api, repetitions);
             found.kind = APIS.get(usize::from(api)).map_or(CallKind::Host, kind_of);
             report.apis.push(found);
         }
@@ -204,6 +206,7 @@ impl Gathered {
                 p99_ns: found.p99_ns,
                 max_ns: found.max_ns,
                 samples_ns: self.work_samples.of(work, repetitions),
+                p50_samples_ns: self.work_medians.of(work, repetitions),
             });
         }
         report.kernels.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
@@ -215,15 +218,7 @@ impl Gathered {
             .map(|(worker, split)| WorkerReport {
                 worker: worker as u32,
                 cpu: cores.get(worker).copied().flatten().and_then(|cpu| u32::try_from(cpu).ok()),
-                calls: split.calls,
-                in_calls_ns: split.in_calls_ns,
-                beside_ns: split.beside_ns,
-                waiting_ns: split.waiting_ns,
-                staging_ns: split.staging_ns,
-                pacing_ns: split.pacing_ns,
-                events_ns: split.events_ns,
-                total_ns: split.total_ns,
-                own_ns: 0,
+                ..split.clone()
             })
             .map(WorkerReport::with_own_time)
             .collect();
@@ -251,6 +246,7 @@ impl Gathered {
                 None => host_samples_ns.clone(),
             },
             host_samples_ns,
+            p50_samples_ns: device_ns.map_or_else(Vec::new, |_| self.work_medians.of(work, repetitions)),
         }
     }
 

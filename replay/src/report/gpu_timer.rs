@@ -22,6 +22,7 @@ use crate::instruction::NOT_READY;
 use crate::runtime::Runtime;
 use crate::thunk::{THUNKS, Thunk};
 use crate::trace::MOST_TAKEN;
+use crate::triage::own_calls;
 
 /// Pairs of events made ahead for each device.
 const PAIRS_AHEAD: usize = 512;
@@ -341,6 +342,7 @@ impl GpuTimer {
 
     /// What the events said, once the devices are idle.
     pub(crate) fn finish(&self) -> Resolved {
+        let _watched = own_calls::enter_work("reading the times of kernels and copies");
         let (sender, receiver) = bounded(1);
         let _ = self.sender.send(Message::Finish(sender));
         let mut resolved = receiver.recv().unwrap_or_default();
@@ -407,6 +409,7 @@ impl Resolver {
     }
 
     fn resolve(&mut self, pending: Pending) {
+        own_calls::pulse();
         let Pending { pair, stream, work, .. } = pending;
         let Some(duration_ns) = self.events.elapsed_ns(pair.start, pair.stop).map(|ns| ns.max(0.0)) else {
             self.resolved.untimed += 1;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use hrr_format::catalogue::APIS;
 use hrr_perf::histogram::CallHistogram;
+use hrr_perf::report::WorkerReport;
 
 use super::clock::Clock;
 use super::gpu_timer::{GpuTimer, Keep, Pair};
@@ -31,30 +32,12 @@ pub(crate) struct CopyTotals {
     pub(crate) host_ns: u64,
 }
 
-/// Where one worker's time went, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Split {
-    pub(crate) calls: u64,
-    pub(crate) in_calls_ns: u64,
-    pub(crate) beside_ns: u64,
-    pub(crate) waiting_ns: u64,
-    pub(crate) staging_ns: u64,
-    pub(crate) pacing_ns: u64,
-    pub(crate) events_ns: u64,
-    pub(crate) total_ns: u64,
-}
-
-impl Split {
-    /// Adds another worker's or repetition's time.
-    pub(crate) fn add(&mut self, other: &Split) {
-        self.calls += other.calls;
-        self.in_calls_ns += other.in_calls_ns;
-        self.beside_ns += other.beside_ns;
-        self.waiting_ns += other.waiting_ns;
-        self.staging_ns += other.staging_ns;
-        self.pacing_ns += other.pacing_ns;
-        self.events_ns += other.events_ns;
-        self.total_ns += other.total_ns;
+impl CopyTotals {
+    /// Adds others of the class.
+    pub(crate) fn add(&mut self, other: &CopyTotals) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.host_ns += other.host_ns;
     }
 }
 
@@ -75,7 +58,8 @@ pub(crate) struct Meter {
     pub(crate) worker: u32,
     pub(crate) apis: Vec<Option<Box<CallHistogram>>>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
-    splits: Vec<Split>,
+    /// Where the time of each worker went.
+    splits: Vec<WorkerReport>,
     /// Position in the notes of the chunk at hand.
     pub(crate) cursor: usize,
     /// When calls were issued and had returned, where that is logged.
@@ -89,10 +73,10 @@ pub(crate) struct Meter {
 impl Meter {
     /// The time of the worker at hand.
     #[inline]
-    pub(crate) fn split(&mut self) -> &mut Split {
+    pub(crate) fn split(&mut self) -> &mut WorkerReport {
         let worker = self.worker as usize;
         if worker >= self.splits.len() {
-            self.splits.resize(worker + 1, Split::default());
+            self.splits.resize(worker + 1, WorkerReport::default());
         }
         &mut self.splits[worker]
     }
@@ -150,7 +134,7 @@ struct LaneClock {
 pub(crate) struct Measured {
     pub(crate) apis: FxHashMap<u16, CallHistogram>,
     pub(crate) copies: FxHashMap<CopyClass, CopyTotals>,
-    pub(crate) workers: Vec<Split>,
+    pub(crate) workers: Vec<WorkerReport>,
     pub(crate) order: Vec<Logged>,
     /// What runners wrote down for a timeline.
     #[expect(clippy::vec_box, reason = "as they come")]
@@ -304,13 +288,10 @@ impl Metering {
                 }
             }
             for (class, totals) in &meter.copies {
-                let sum = measured.copies.entry(*class).or_default();
-                sum.count += totals.count;
-                sum.bytes += totals.bytes;
-                sum.host_ns += totals.host_ns;
+                measured.copies.entry(*class).or_default().add(totals);
             }
             if measured.workers.len() < meter.splits.len() {
-                measured.workers.resize(meter.splits.len(), Split::default());
+                measured.workers.resize(meter.splits.len(), WorkerReport::default());
             }
             for (worker, split) in meter.splits.iter().enumerate() {
                 measured.workers[worker].add(split);

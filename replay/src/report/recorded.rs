@@ -68,6 +68,7 @@ pub fn recorded(archive: &Archive) -> RunReport {
         let mut found = histogram.report(api.name);
         found.kind = kind_of(api);
         found.samples_ns = vec![histogram.total_ns()];
+        found.p50_samples_ns = vec![histogram.p50_ns()];
         report.apis.push(found);
     }
     sort_by_time(&mut report.apis);

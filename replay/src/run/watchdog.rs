@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
         let phase = PHASES[usize::from(self.phase.load(Ordering::Relaxed)) % PHASES.len()];
         let mut diagnosis = Diagnosis::of_own_call(phase, &finding.what, stuck_ms(finding.since), limit_ms);
         diagnosis.stuck = finding.stuck;
-        end_anyway(&diagnosis);
+        end_anyway(&self.handler, &diagnosis);
         let run = self.run();
         let subject = Subject {
             archive: self.archive,
@@ -190,12 +190,19 @@ fn tell_and_end(handler: &HangHandler, diagnosis: &Diagnosis) -> ! {
     unsafe { libc::_exit(EXIT_CODE) }
 }
 
-/// Ends the process after a while whatever happens to the examination.
-fn end_anyway(diagnosis: &Diagnosis) {
-    let text = diagnosis.to_string();
+/// Ends the process after a while whatever happens to the examination, which may ask a runtime that never answers. What is
+/// known without it is told, if there is somebody to take it.
+fn end_anyway(handler: &HangHandler, diagnosis: &Diagnosis) {
+    /// What telling that may take.
+    const TELLING: Duration = Duration::from_millis(500);
+    let (handler, mut diagnosis) = (handler.clone(), diagnosis.clone());
     let _ = std::thread::Builder::new().name("hrr-last-resort".to_owned()).spawn(move || {
         std::thread::sleep(LAST_RESORT);
-        eprint!("{text}");
+        diagnosis.streams_unknown = Some("the runtime was asked and did not answer".to_owned());
+        let telling = std::thread::Builder::new().spawn(move || handler.tell(&diagnosis));
+        if telling.is_ok() {
+            std::thread::sleep(TELLING);
+        }
         // SAFETY: as above.
         unsafe { libc::_exit(EXIT_CODE) }
     });
@@ -211,7 +218,7 @@ pub(crate) fn bound(what: &'static str, limit: Duration, handler: HangHandler) -
             let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
             let phase = if what.starts_with("load") { Phase::SetUp } else { Phase::TearDown };
             let diagnosis = Diagnosis::of_own_call(phase, what, begun.elapsed().as_secs_f64() * 1e3, limit_ms);
-            end_anyway(&diagnosis);
+            end_anyway(&handler, &diagnosis);
             tell_and_end(&handler, &diagnosis);
         }
     });

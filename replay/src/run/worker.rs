@@ -13,7 +13,8 @@ use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::APIS;
 
-use super::progress::{Cores, Progress};
+use super::progress::Progress;
+use super::spinning::Cores;
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
 use crate::plan::bounds::NOWHERE;

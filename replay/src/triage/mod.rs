@@ -5,6 +5,7 @@
 //! * [`event_index`]: from an event number back to its record, without a pass over the whole archive
 //! * [`examine`]: puts all of it together when the watchdog fires
 //! * [`diagnosis`]: what came out, as text and JSON
+//! * [`tell`]: where it goes
 //! * [`trace`]: lines printed while calls are issued
 //!
 //! Nothing here costs anything unless it was asked for: marks and trace lines are instructions of their own, planned in
@@ -15,6 +16,7 @@ pub(crate) mod event_index;
 pub(crate) mod examine;
 pub(crate) mod marks;
 pub(crate) mod own_calls;
+pub mod tell;
 pub(crate) mod trace;
 
 use std::fmt;

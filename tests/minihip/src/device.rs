@@ -52,7 +52,11 @@ impl Device {
     fn new(index: usize) -> Self {
         Self {
             index,
-            heap: Heap::reserve(config().vram_bytes),
+            heap: if config().alias {
+                Heap::reserve_shared(config().vram_bytes)
+            } else {
+                Heap::reserve(config().vram_bytes)
+            },
             live: AllocationMap::default(),
             null_stream: OnceLock::new(),
             streams: RwLock::new(Vec::new()),

@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// `hipEventBlockingSync`.
 pub(crate) const BLOCKING_SYNC: u32 = 1;
+/// `hipEventInterprocess`.
+pub(crate) const INTERPROCESS: u32 = 4;
 /// `hipEventDisableTiming`.
 pub(crate) const DISABLE_TIMING: u32 = 2;
 /// Every flag `hipEventCreateWithFlags` takes: the two above, interprocess, and the fence and release flags.
@@ -72,7 +74,7 @@ pub(crate) struct Event {
     pub(crate) handle: usize,
     pub(crate) flags: u32,
     pub(crate) device: usize,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 static EVENTS: Registry<Event> = Registry::new();
@@ -82,7 +84,13 @@ pub(crate) fn create(device: usize, flags: u32) -> HipResult<usize> {
     if flags & !ALL_FLAGS != 0 {
         return Err(HipError::INVALID_VALUE);
     }
-    EVENTS.insert(|handle| Arc::new(Event { handle, flags, device, state: Mutex::default() }))
+    EVENTS.insert(|handle| Arc::new(Event { handle, flags, device, state: Arc::default() }))
+}
+
+/// Makes another handle of an event: what is recorded with one is seen with the other.
+pub(crate) fn open(event: &Event) -> HipResult<usize> {
+    let (flags, device) = (event.flags, event.device);
+    EVENTS.insert(|handle| Arc::new(Event { handle, flags, device, state: Arc::clone(&event.state) }))
 }
 
 /// The event a handle stands for. Fails with `hipErrorInvalidHandle`.

@@ -38,6 +38,15 @@ struct State {
 impl Heap {
     /// Reserves `len_bytes` of memory, or less if the machine refuses; pages are only taken when touched.
     pub(crate) fn reserve(len_bytes: usize) -> Self {
+        Self::reserve_as(len_bytes, libc::MAP_PRIVATE)
+    }
+
+    /// As [`Self::reserve`], of memory that can be mapped a second time.
+    pub(crate) fn reserve_shared(len_bytes: usize) -> Self {
+        Self::reserve_as(len_bytes, libc::MAP_SHARED)
+    }
+
+    fn reserve_as(len_bytes: usize, sharing: libc::c_int) -> Self {
         let mut len_bytes = len_bytes.next_multiple_of(CHUNK_BYTES);
         let base = loop {
             // SAFETY: a fresh anonymous mapping; the address is a hint, the kernel takes another if it is not free.
@@ -46,7 +55,7 @@ impl Heap {
                     far_away() as *mut libc::c_void,
                     len_bytes + CHUNK_BYTES,
                     libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                     -1,
                     0,
                 )

@@ -10,13 +10,14 @@
 //! | the C ABI: entry points, out-parameters, errors, versions | [`api`], [`abi`], [`error`], [`exports`], [`dispatch`] |
 //! | per-process and per-thread state | [`config`], [`device`], [`thread_state`], [`registry`] |
 //! | asynchrony | [`progress`], [`stream`], [`queue`], [`op`], [`event`] |
-//! | memory | [`heap`], [`memory`], [`copy`], [`fill`], [`pool`], [`vmm`] |
+//! | memory | [`heap`], [`memory`], [`alias`], [`copy`], [`fill`], [`pool`], [`vmm`] |
 //! | code | [`bundle`], [`module`], [`fat_binary`], [`kernel`], [`fiber`], [`launch`] |
 //! | NVIDIA GPUs instead of the CPU | [`cuda`] |
 //! | images | [`mod@array`], [`mipmap`], [`texture`], [`texture_reference`] |
 //! | graphs | [`graph`], [`graph_exec`], [`capture`], [`user_object`] |
 
 mod abi;
+mod alias;
 mod api;
 mod array;
 mod bundle;

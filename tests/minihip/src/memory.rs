@@ -1,6 +1,8 @@
 //! Which memory the runtime knows: device, pinned and managed allocations, registered host ranges, mapped
 //! virtual ranges and device variables.
 
+use crate::alias;
+use crate::config::config;
 use crate::device::{Device, devices};
 use crate::error::{HipError, HipResult};
 use crate::heap::Heap;
@@ -95,7 +97,10 @@ struct HostSpace {
 
 fn host_space() -> &'static HostSpace {
     static SPACE: OnceLock<HostSpace> = OnceLock::new();
-    SPACE.get_or_init(|| HostSpace { heap: Heap::reserve(64 << 30), live: AllocationMap::default() })
+    SPACE.get_or_init(|| {
+        let heap = if config().alias { Heap::reserve_shared(4 << 30) } else { Heap::reserve(64 << 30) };
+        HostSpace { heap, live: AllocationMap::default() }
+    })
 }
 
 /// Ranges at addresses the runtime did not choose: registered, virtual, variables.
@@ -123,6 +128,11 @@ pub(crate) fn find(address: usize) -> Option<Allocation> {
     let host = host_space();
     if host.heap.contains(address) {
         return host.live.find(address);
+    }
+    if let Some(own) = alias::host_address(address) {
+        let found = find(own)?;
+        // Where the device has it.
+        return Some(Allocation { base: address.wrapping_sub(own.wrapping_sub(found.base)), ..found });
     }
     // Relaxed: a program that uses a registered range has synchronised with the call that registered it.
     if FOREIGN_COUNT.load(Ordering::Relaxed) == 0 {
@@ -208,7 +218,9 @@ fn make_resident(base: usize, len_bytes: usize) {
 
 /// Ends the life of the pinned or managed allocation that starts at `base`.
 pub(crate) fn forget_host(base: usize, wanted: impl Fn(&Allocation) -> bool) -> Option<Allocation> {
-    host_space().live.remove(base, wanted)
+    let gone = host_space().live.remove(base, wanted)?;
+    alias::forget(base);
+    Some(gone)
 }
 
 /// Gives a forgotten host allocation's block back.
@@ -244,6 +256,7 @@ pub(crate) fn set_foreign_flags(base: usize, flags: u32) {
 /// Removes the range of the given kind that starts at `base`.
 pub(crate) fn remove_foreign(kind: MemoryKind, base: usize) -> Option<Allocation> {
     let removed = foreign().remove(base, |allocation| allocation.kind == kind)?;
+    alias::forget(base);
     // Relaxed: see `find`.
     FOREIGN_COUNT.fetch_sub(1, Ordering::Relaxed);
     Some(removed)

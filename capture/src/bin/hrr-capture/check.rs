@@ -109,7 +109,10 @@ fn details(archive: &Archive, state: State) -> String {
         State::Incomplete => format!(
             "{counts}; the process did not end by itself, or still runs; hrr-playback {path} --info names what was in flight"
         ),
-        State::Empty => "the process was recorded and made no call".to_owned(),
+        State::Empty => match &manifest.window {
+            Some(window) if window.opened == 0 => format!("the window {} was never opened", window.trigger),
+            _ => "the process was recorded and made no call".to_owned(),
+        },
     }
 }
 

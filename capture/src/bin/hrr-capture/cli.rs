@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use hrr_cli::Generate;
 
 use crate::check;
 use crate::interception::{Interception, InterceptionError};
@@ -20,6 +21,7 @@ Examples:
   srun -n 8 hrr-capture -o 'run-%rank%.hrr' -- ./app        one archive for each rank
   mpirun -n 4 hrr-capture -o run.hrr -- ./app               one archive with a directory for each process
   docker run ... IMAGE hrr-capture -o /out/run.hrr -- ./app inside the container, where the program runs
+  hrr-capture --content --window launches:1000..2000 -- ./app   the second thousand launches, and what they need
   hrr-capture check run.hrr                      is it whole, and does it hold contents?
 
 In DIR: %pid% %hostname% %rank% %env{NAME}%. By hand the same is had with
@@ -67,6 +69,15 @@ struct Record {
     #[arg(long, visible_alias = "contents")]
     content: bool,
 
+    /// Record only a window: launches:A..B, time:A..B (in s, ms or m from the first HIP call), signal (SIGUSR2 opens and
+    /// closes it) or api (hrr_capture_start and hrr_capture_stop do). What was made before comes with it
+    #[arg(long, value_name = "WHEN", conflicts_with = "flight_recorder")]
+    window: Option<OsString>,
+
+    /// Keep only the last calls of each thread, without contents, in at most SIZE (as 64M): for --info after a hang or a crash
+    #[arg(long, value_name = "SIZE", conflicts_with = "content")]
+    flight_recorder: Option<OsString>,
+
     /// The recorder [default: libhrr_capture.so in ../lib beside this program]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -75,12 +86,16 @@ struct Record {
     #[arg(short, long)]
     quiet: bool,
 
+    /// Write the manual page, or completions for a shell
+    #[arg(long, value_enum, hide = true)]
+    generate: Option<Generate>,
+
     /// Print the variables that would be set, one a line, and run nothing
     #[arg(long)]
     print_environment: bool,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "generate", trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -96,10 +111,22 @@ pub(crate) fn main() -> ExitCode {
     };
     match arguments.action {
         Some(Action::Check { archive }) => check::run(&archive),
+        None if arguments.record.generate.is_some() => generate(arguments.record.generate),
         None => record(&arguments.record).unwrap_or_else(|error| {
             eprintln!("hrr-capture: {error}");
             ExitCode::from(OWN_FAILURE)
         }),
+    }
+}
+
+fn generate(what: Option<Generate>) -> ExitCode {
+    let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout()));
+    match written {
+        Some(Err(error)) => {
+            eprintln!("hrr-capture: {error}");
+            ExitCode::from(OWN_FAILURE)
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -109,7 +136,12 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
     let journal = Journal::create();
-    let interception = Interception::new(arguments.library.as_deref(), &output, arguments.content, journal.path())?;
+    let part = [
+        ("HIP_HRR_CAPTURE_WINDOW", arguments.window.clone()),
+        ("HIP_HRR_FLIGHT_RECORDER", arguments.flight_recorder.clone()),
+    ];
+    let interception =
+        Interception::new(arguments.library.as_deref(), &output, arguments.content, &part, journal.path())?;
     if arguments.print_environment {
         for (name, value) in interception.variables() {
             println!("{name}={}", value.to_string_lossy());

@@ -49,6 +49,7 @@ impl Interception {
         library: Option<&Path>,
         output: &OsStr,
         content: bool,
+        part: &[(&'static str, Option<OsString>)],
         journal: Option<&Path>,
     ) -> Result<Self, InterceptionError> {
         if output.to_string_lossy().trim().is_empty() {
@@ -75,6 +76,12 @@ impl Interception {
         match content {
             true => variables.push(("HIP_HRR_CAPTURE_CONTENT", "1".into())),
             false => removed.push("HIP_HRR_CAPTURE_CONTENT"),
+        }
+        for (name, value) in part {
+            match value {
+                Some(value) => variables.push((*name, value.clone())),
+                None => removed.push(*name),
+            }
         }
         if let Some(journal) = journal {
             variables.push(("HIP_HRR_CAPTURE_JOURNAL", journal.as_os_str().to_owned()));

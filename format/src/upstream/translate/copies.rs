@@ -76,7 +76,9 @@ impl Copies<'_> {
             Stored::Unusable(reason) => return Ok(Found::Lacking(reason)),
         };
         let len = blob.len() as u64;
-        let pitched = rows.rows.checked_sub(1).and_then(|gaps| {
+        // Rows that overlap would be as many as a record likes.
+        let apart = rows.pitch_bytes >= rows.row_bytes || rows.rows <= 1;
+        let pitched = rows.rows.checked_sub(1).filter(|_| apart).and_then(|gaps| {
             gaps.checked_mul(rows.pitch_bytes)?.checked_add(rows.row_bytes)?.checked_add(rows.first_byte)
         });
         let slice = |first: u64, count: u64| {
@@ -249,9 +251,7 @@ impl Copies<'_> {
             return Ok(Vec::new());
         }
         if device.array != 0 || host.array != 0 {
-            call.refuse(
-                "copies between host memory and an array are described here in a way that replay does not reissue",
-            );
+            // The call itself, with its contents: see `array_copy`.
             return Ok(Vec::new());
         }
         if self.state.capture(stream).is_some() && call.api.effect == Effect::Enqueue {
@@ -312,10 +312,68 @@ impl Copies<'_> {
         Ok(made)
     }
 
+    /// A copy that a struct describes between host memory and an array: the call itself is given its contents, which lie end
+    /// to end. The result that it leaves in host memory is given.
+    pub(super) fn array_copy(
+        &mut self,
+        event: &Event<'_>,
+        layout: &Layout,
+        call: &mut Call,
+        stream: StreamKey,
+    ) -> io::Result<Option<u64>> {
+        let copy = call.payload(SectionTag::In, 0).and_then(|bytes| Described::read(call.api.name, bytes));
+        let Some(copy) = copy.filter(|copy| copy.source.array != 0 || copy.target.array != 0) else { return Ok(None) };
+        if call.ret != 0 || !call.is_issued() {
+            return Ok(None);
+        }
+        let (Some(direction), array) = (self.struct_direction(&copy), copy.source.array | copy.target.array) else {
+            return Ok(None);
+        };
+        if copy.source.array != 0 && copy.target.array != 0 {
+            return Ok(None);
+        }
+        if self.state.capture(stream).is_some() && call.api.effect == Effect::Enqueue {
+            call.refuse("a captured copy between host memory and an array, of which upstream records the wrong moment");
+            return Ok(None);
+        }
+        // The runtime's struct counts elements, the driver's bytes.
+        let unit = if copy.kind.is_some() { self.state.element_bytes(array) } else { Some(1) };
+        let Some(unit) = unit else {
+            call.refuse("it copies elements of an array whose format no recorded call tells");
+            return Ok(None);
+        };
+        let len_bytes =
+            [copy.width, copy.height, copy.depth].iter().try_fold(unit, |len, &extent| len.checked_mul(extent));
+        let len_bytes = len_bytes.unwrap_or(u64::MAX);
+        if len_bytes == 0 {
+            return Ok(None);
+        }
+        let extras = match direction {
+            Direction::In => (Extra::BlobLo, Extra::BlobHi),
+            Direction::Out => (Extra::ResultLo, Extra::ResultHi),
+        };
+        let hash = super::fields::hash(event, layout, extras.0, extras.1).unwrap_or_default();
+        match (direction, self.linear(hash, len_bytes)?) {
+            (Direction::In, Found::Blob(reference)) => {
+                call.reference(SectionTag::BlobIn, 0, reference);
+                Ok(None)
+            }
+            (Direction::In, Found::Lacking(reason)) => {
+                call.refuse(&format!("it reads {len_bytes} bytes of host memory for an array: {reason}"));
+                Ok(None)
+            }
+            (Direction::Out, found) => self.result(call, 0, found, len_bytes),
+        }
+    }
+
     fn slice(&mut self, hash: ContentHash, copy: &Described, host: &Side, slice: u64) -> io::Result<Found> {
         let flat = copy.width.saturating_mul(copy.height);
-        let packed =
-            Rows { first_byte: slice * flat, row_bytes: copy.width, rows: copy.height, pitch_bytes: copy.width };
+        let packed = Rows {
+            first_byte: slice.saturating_mul(flat),
+            row_bytes: copy.width,
+            rows: copy.height,
+            pitch_bytes: copy.width,
+        };
         if copy.depth == 1 {
             let rows = Rows { first_byte: 0, row_bytes: copy.width, rows: copy.height, pitch_bytes: host.pitch };
             let form = if self.archive.header().packed() { Form::Packed } else { Form::Either };

@@ -65,6 +65,8 @@ pub(super) struct State {
     captures: Vec<Vec<HostRead>>,
     graphs: HashMap<u64, Vec<HostRead>>,
     execs: HashMap<u64, Vec<HostRead>>,
+    /// Size in bytes of an element of each array.
+    arrays: HashMap<u64, u64>,
     /// Handles that calls made which are not replayed.
     absent: HashSet<(HandleKind, u64)>,
     issued: u64,
@@ -86,6 +88,11 @@ impl State {
     /// Whether an address lies in device memory.
     pub(super) fn is_device(&self, address: u64) -> bool {
         self.find(address).is_some_and(|(space, _)| space == Space::Device)
+    }
+
+    /// Size in bytes of an element of an array; `None` where no recorded call tells.
+    pub(super) fn element_bytes(&self, array: u64) -> Option<u64> {
+        self.arrays.get(&array).copied()
     }
 
     /// The stream that a call works on.
@@ -248,6 +255,11 @@ impl State {
                 }
                 (Role::Create(kind), Some(handle)) => {
                     self.absent.remove(&(kind, handle));
+                    if kind == HandleKind::Array
+                        && let Some(bytes) = array_element_bytes(call)
+                    {
+                        self.arrays.insert(handle, bytes);
+                    }
                 }
                 _ => {}
             }
@@ -359,4 +371,25 @@ impl Live {
         }
         offsets
     }
+}
+
+/// Size in bytes of an element of the array that a call creates, by the descriptor that it is given.
+fn array_element_bytes(call: &Call) -> Option<u64> {
+    // Format and channels behind two extents (HIP_ARRAY_DESCRIPTOR) or three (HIP_ARRAY3D_DESCRIPTOR).
+    let at = match call.api.name {
+        "hipArrayCreate" => 16,
+        "hipArray3DCreate" => 24,
+        _ => return None,
+    };
+    let descriptor = call.payload(SectionTag::In, call.param("pAllocateArray")?)?;
+    let channel = match super::output::unsigned(descriptor, at, 4)? {
+        // hipArray_Format: 8-bit, 16-bit and half, 32-bit and float.
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        0x03 | 0x0a | 0x20 => 4,
+        _ => return None,
+    };
+    super::output::unsigned(descriptor, at + 4, 4)
+        .filter(|channels| (1..=4).contains(channels))
+        .map(|count| channel * count)
 }

@@ -193,8 +193,8 @@ hip_api! {
     }
     fn hipHostGetDevicePointer(out: Out<usize>, host: usize, _flags: u32) {
         out.check()?;
-        let known = memory::find(host).is_some_and(|found| found.kind.is_host());
-        if known { out.set(host) } else { Err(HipError::INVALID_VALUE) }
+        let found = memory::find(host).filter(|found| found.kind.is_host()).ok_or(HipError::INVALID_VALUE)?;
+        out.set(crate::alias::device_address(found.base, found.len_bytes, host))
     }
     fn hipHostGetFlags(out: Out<u32>, host: usize) {
         out.check()?;

@@ -11,6 +11,7 @@ mod execution_context;
 mod fill;
 mod graph;
 mod graph_exec;
+mod ipc;
 mod launch;
 mod library;
 mod link;

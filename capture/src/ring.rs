@@ -1,0 +1,145 @@
+//! The flight recorder: the last calls of each thread, without contents, in a bounded part of the disk.
+//!
+//! `HIP_HRR_FLIGHT_RECORDER=SIZE` (a number with `K`, `M` or `G`) bounds the stream files of a process. Each thread has a
+//! ring of an eighth of it, as far as the rest allows, and no less than [`LEAST_RING_BYTES`]. The rings of threads that have
+//! ended stay until their room is needed. A thread for which there is no room at all is not recorded, which is said once.
+//! Rings are mapped files like other streams, so what a process that hangs, crashes or is killed had done is there.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hrr_format::record::MAX_RECORD_BYTES;
+use hrr_format::stream_file::HEADER_BYTES;
+
+use crate::writer::thread_stream::RING_PARTS;
+
+/// Smallest ring of a thread in bytes, header page included.
+const LEAST_RING_BYTES: u64 = 64 << 10;
+/// Largest ring of a thread in bytes.
+const MOST_RING_BYTES: u64 = 64 << 20;
+/// Smallest size that can be asked for.
+pub(crate) const LEAST_BYTES: u64 = 2 * LEAST_RING_BYTES;
+/// A thread's share of the whole.
+const SHARE: u64 = 8;
+/// Granularity of rings: a page.
+const PAGE_BYTES: u64 = 4096;
+
+/// The room of a process's rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    size_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    left_bytes: u64,
+    /// Rings of threads that have ended, oldest first.
+    ended: VecDeque<(PathBuf, u64)>,
+}
+
+/// Room for a ring.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Length of one of its parts.
+    pub(crate) part_bytes: u32,
+    /// Ring files that went for it.
+    pub(crate) removed: u32,
+}
+
+impl Rings {
+    /// Rings of at most this many bytes.
+    pub(crate) fn new(size_bytes: u64) -> Self {
+        Rings { size_bytes, state: Mutex::new(State { left_bytes: size_bytes, ended: VecDeque::new() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for one more ring, for which those of threads that have ended may go.
+    pub(crate) fn take(&self) -> Option<Room> {
+        let wanted = (self.size_bytes / SHARE).clamp(LEAST_RING_BYTES, MOST_RING_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let mut state = self.state();
+        let mut removed = 0;
+        while state.left_bytes < wanted
+            && let Some((path, bytes)) = state.ended.pop_front()
+        {
+            // Where it cannot be taken away, its room stays taken.
+            if std::fs::remove_file(path).is_ok() {
+                state.left_bytes += bytes;
+                removed += 1;
+            }
+        }
+        let ring_bytes = wanted.min(state.left_bytes / PAGE_BYTES * PAGE_BYTES);
+        if ring_bytes < LEAST_RING_BYTES {
+            return None;
+        }
+        let part_bytes = (ring_bytes - HEADER_BYTES as u64) / RING_PARTS as u64 / 8 * 8;
+        state.left_bytes -= ring_bytes;
+        Some(Room { part_bytes: u32::try_from(part_bytes).ok()?, removed })
+    }
+
+    /// The thread of a ring has ended.
+    pub(crate) fn ended(&self, path: PathBuf, part_bytes: usize) {
+        let ring_bytes = ((HEADER_BYTES + RING_PARTS * part_bytes) as u64).next_multiple_of(PAGE_BYTES);
+        self.state().ended.push_back((path, ring_bytes));
+    }
+
+    /// Longest record in bytes that fits every ring.
+    pub(crate) fn longest_record_bytes() -> usize {
+        (LEAST_RING_BYTES as usize / RING_PARTS / 2).min(MAX_RECORD_BYTES)
+    }
+}
+
+/// Reads a size: a number, and `K`, `M` or `G`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let trimmed = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i']);
+    let digits = trimmed.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match trimmed[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => Some(0),
+        "K" => Some(10),
+        "M" => Some(20),
+        "G" => Some(30),
+        _ => None,
+    };
+    let bytes = shift.zip(digits.trim().parse::<u64>().ok()).and_then(|(shift, number)| number.checked_mul(1 << shift));
+    bytes.filter(|&bytes| bytes >= LEAST_BYTES).ok_or_else(|| {
+        format!("HIP_HRR_FLIGHT_RECORDER={text} is no size of at least {}K, as 64M is one", LEAST_BYTES >> 10)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [("64M", 64 << 20), (" 1g ", 1 << 30), ("200000", 200_000), ("128KiB", 128 << 10)] {
+            assert_eq!(size(text), Ok(bytes));
+        }
+        for text in ["", "M", "-1M", "1T", "100K", "99999999999999G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rings_never_take_more_than_their_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let rings = Rings::new(512 << 10);
+        let bytes = |room: &Room| HEADER_BYTES as u64 + RING_PARTS as u64 * u64::from(room.part_bytes);
+        let taken: Vec<Room> = std::iter::from_fn(|| rings.take()).collect();
+        assert_eq!(taken.len(), 8);
+        assert!(taken.iter().map(bytes).sum::<u64>() <= 512 << 10);
+        let path = dir.path().join("0.evs");
+        std::fs::write(&path, "").unwrap();
+        rings.ended(path.clone(), taken[0].part_bytes as usize);
+        let again = rings.take().unwrap();
+        assert_eq!((again.removed, path.exists()), (1, false));
+        assert!(rings.take().is_none());
+    }
+}

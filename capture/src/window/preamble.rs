@@ -1,0 +1,247 @@
+//! What stands in front of a window: the calls that made what is alive, in their order, then copies that give device memory,
+//! arrays and variables what they held when the window was opened.
+//!
+//! All of it is one stream file of its own, as if one thread had made the calls. They are marked
+//! [`PREAMBLE`](flag::PREAMBLE) and have the ticks at which they are written, after everything before the window and before
+//! everything in it. Where the thread that made a call had another device, the device is set; stream captures are begun
+//! relaxed, since calls of other threads may stand between those that are captured.
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::Arc;
+
+use hrr_format::catalogue::HandleKind;
+use hrr_format::record::{BlobRef, HEADER_BYTES, Presence, SectionTag, flag, offset};
+use hrr_format::record_builder::RecordBuilder;
+
+use super::objects::Objects;
+use crate::clock;
+use crate::contents::blob_writer::BlobWriter;
+use crate::process::{self, Process};
+use crate::runtime::{self, LastError};
+use crate::shims::id;
+use crate::writer::ThreadStream;
+
+/// Longest memory in bytes that one copy restores.
+const COPY_BYTES: u64 = 16 << 20;
+/// `hipMemcpyHostToDevice`, `hipMemcpyDeviceToHost`.
+const TO_DEVICE: u64 = 1;
+const TO_HOST: i32 = 2;
+/// `hipStreamCaptureModeRelaxed`.
+const RELAXED: u64 = 2;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    /// Records.
+    pub(super) calls: u64,
+    /// Bytes of contents.
+    pub(super) restored_bytes: u64,
+    /// Allocations, arrays and variables whose contents could not be had.
+    pub(super) unrestored: u64,
+}
+
+/// Writes what stands in front of a window. Called while no other thread is in a call, inside a call of this thread.
+pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written {
+    objects.sweep();
+    let _last_error = LastError::keep();
+    let before = runtime::device();
+    let mut preamble = match Preamble::begin(process) {
+        Ok(preamble) => preamble,
+        Err(error) => {
+            process::stop(format_args!("what stands before a window cannot be written: {error}"));
+            return Written::default();
+        }
+    };
+    let devices = objects.devices().to_vec();
+    // SAFETY: the devices are ones that the program has used; the thread's own is put back below.
+    unsafe {
+        for &device in &devices {
+            if runtime::set_device(device) == 0 {
+                runtime::device_synchronize();
+            }
+        }
+        runtime::set_device(before);
+    }
+    let done = preamble.calls(objects).and_then(|()| match process.blobs() {
+        Some(writer) => preamble.contents(writer, objects, &devices),
+        None => Ok(()),
+    });
+    // SAFETY: as above.
+    unsafe { runtime::set_device(before) };
+    if let Err(error) = done.and_then(|()| process.close_side_stream(&preamble.stream)) {
+        process::stop(format_args!("what stands before a window cannot be written: {error}"));
+    }
+    objects.recorded();
+    preamble.written
+}
+
+struct Preamble {
+    process: &'static Process,
+    stream: Arc<ThreadStream>,
+    /// The device that the calls so far have left current.
+    device: i32,
+    written: Written,
+}
+
+impl Preamble {
+    fn begin(process: &'static Process) -> io::Result<Self> {
+        let stream = process.open_side_stream("hrr-preamble")?;
+        Ok(Preamble { process, stream, device: 0, written: Written::default() })
+    }
+
+    /// Appends a record, whatever ticks and flags it has.
+    fn put(&mut self, record: &[u64]) -> io::Result<()> {
+        let need = size_of_val(record);
+        // SAFETY: this thread is the stream's only writer; the record is copied whole but for its length, which publishes it.
+        unsafe {
+            let at = self.stream.reserve(need, self.process.background(), Arc::as_ptr(&self.stream))?;
+            let bytes = std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), need);
+            at.add(offset::API).copy_from_nonoverlapping(bytes[offset::API..].as_ptr(), need - offset::API);
+            *at.add(offset::FLAGS) |= flag::PREAMBLE;
+            at.add(offset::BEGIN).cast::<u64>().write(clock::tick());
+            at.add(offset::END).cast::<u64>().write(clock::tick());
+            self.stream.publish(at, need);
+        }
+        self.stream.count_event();
+        self.written.calls += 1;
+        Ok(())
+    }
+
+    fn put_built(&mut self, record: RecordBuilder) -> io::Result<()> {
+        let words: Vec<u64> =
+            record.build().as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        self.put(&words)
+    }
+
+    fn set_device(&mut self, device: i32) -> io::Result<()> {
+        if device == self.device {
+            return Ok(());
+        }
+        self.device = device;
+        self.put_built(RecordBuilder::new(id::hipSetDevice as u16, &[device as u64]))
+    }
+
+    /// The calls that are kept.
+    fn calls(&mut self, objects: &Objects) -> io::Result<()> {
+        for entry in objects.entries() {
+            self.set_device(entry.device)?;
+            let mut record = entry.record.to_vec();
+            if entry.api.name.starts_with("hipStreamBeginCapture")
+                && let Some(mode) = entry.api.params.iter().find(|param| param.name == "mode")
+            {
+                record[HEADER_BYTES / 8 + usize::from(mode.word)] = RELAXED;
+            }
+            self.put(&record)?;
+        }
+        Ok(())
+    }
+
+    /// What memory, arrays and variables hold.
+    fn contents(&mut self, writer: &BlobWriter, objects: &Objects, devices: &[i32]) -> io::Result<()> {
+        for (address, len_bytes) in self.process.allocations().on_device() {
+            let mut at = 0;
+            while at < len_bytes {
+                let len = COPY_BYTES.min(len_bytes - at);
+                let from = address + at;
+                // SAFETY: the memory is the program's, who can free none of it now; the runtime refuses what it cannot read.
+                let read = |to: *mut u8, skip: u64, len: usize| unsafe {
+                    runtime::memcpy(to.cast(), (from + skip) as *const c_void, len, TO_HOST)
+                };
+                let Some((blob, host)) = contents(writer, len, read) else {
+                    self.written.unrestored += 1;
+                    break;
+                };
+                self.restore(id::hipMemcpy, &[from, host, len, TO_DEVICE], 1, blob)?;
+                at += len;
+            }
+        }
+        for (symbol, len_bytes) in objects.variables() {
+            for &device in devices {
+                // SAFETY: the device is one that the program has used; `write` puts the thread's own back.
+                if unsafe { runtime::set_device(device) } != 0 {
+                    continue;
+                }
+                // SAFETY: the symbol is registered; the runtime refuses what it cannot read.
+                let read = |to: *mut u8, skip: u64, len: usize| unsafe {
+                    runtime::memcpy_from_symbol(to.cast(), symbol as *const c_void, len, skip as usize, TO_HOST)
+                };
+                match contents(writer, len_bytes, read) {
+                    Some((blob, host)) => {
+                        self.set_device(device)?;
+                        self.restore(id::hipMemcpyToSymbol, &[symbol, host, len_bytes, 0, TO_DEVICE], 1, blob)?;
+                    }
+                    None => self.written.unrestored += 1,
+                }
+            }
+        }
+        for array in objects.handles(HandleKind::Array) {
+            let shape = runtime::array_shape(array).filter(|shape| shape.depth == 0);
+            let Some((width_bytes, rows)) = shape.map(|shape| (shape.width_bytes, shape.height.max(1))) else {
+                self.written.unrestored += 1;
+                continue;
+            };
+            // Pieces of a buffer hold whole rows where a row's length divides theirs; others are read row by row.
+            let read = |to: *mut u8, skip: u64, len: usize| -> i32 {
+                let mut done = 0;
+                while done < len as u64 {
+                    let (row, column) = ((skip + done) / width_bytes, (skip + done) % width_bytes);
+                    let width = (width_bytes - column).min(len as u64 - done);
+                    // SAFETY: the array is alive; the target is writable for the rest of the piece.
+                    let code = unsafe {
+                        runtime::memcpy_2d_from_array(
+                            to.add(done as usize).cast(),
+                            width as usize,
+                            array as *mut c_void,
+                            column as usize,
+                            row as usize,
+                            width as usize,
+                            1,
+                            TO_HOST,
+                        )
+                    };
+                    if code != 0 {
+                        return code;
+                    }
+                    done += width;
+                }
+                0
+            };
+            match contents(writer, width_bytes.saturating_mul(rows), read) {
+                Some((blob, host)) => {
+                    let words = [array, 0, 0, host, width_bytes, width_bytes, rows, TO_DEVICE];
+                    self.restore(id::hipMemcpy2DToArray, &words, 3, blob)?;
+                }
+                None => self.written.unrestored += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a copy of contents to the device, whose source is parameter `source`.
+    fn restore(&mut self, api: usize, words: &[u64], source: u8, blob: BlobRef) -> io::Result<()> {
+        self.written.restored_bytes += blob.size_bytes;
+        let record = RecordBuilder::new(api as u16, words);
+        self.put_built(record.section(SectionTag::BlobIn, source, Presence::Present, &blob.to_bytes()))
+    }
+}
+
+/// Reads contents piece by piece into the store; returns their number, and the address that stands for the host's.
+fn contents(writer: &BlobWriter, len_bytes: u64, read: impl Fn(*mut u8, u64, usize) -> i32) -> Option<(BlobRef, u64)> {
+    let len = usize::try_from(len_bytes).ok().filter(|&len| len > 0)?;
+    let mut buffer = writer.buffer(len)?;
+    let mut skip = 0;
+    let mut host = 0;
+    for piece in buffer.pieces_mut() {
+        if host == 0 {
+            host = piece.as_ptr() as u64;
+        }
+        if read(piece.as_mut_ptr(), skip, piece.len()) != 0 {
+            return None;
+        }
+        skip += piece.len() as u64;
+    }
+    let number = writer.blobs.next_number();
+    writer.submit(writer.blobs, number, buffer);
+    Some((BlobRef { number, size_bytes: len_bytes }, host))
+}

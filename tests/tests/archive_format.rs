@@ -1,0 +1,44 @@
+//! The page on the archive format is enough to write a reader: the one written from it finds what `hrr-playback` finds.
+
+use std::process::Command;
+use std::time::Duration;
+
+use hrr_tests::built;
+use hrr_tests::process::run;
+use hrr_tests::recording::{Contents, record};
+use hrr_tests::workload::Workload;
+
+#[test]
+fn a_reader_written_from_the_page_finds_every_call() {
+    for (name, contents) in [("threads8", Contents::Recorded), ("graph_capture", Contents::Withheld)] {
+        let recording = record(&Workload::listed(name), contents);
+        let process = std::fs::read_dir(&recording.archive)
+            .expect("the archive's root")
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.is_dir())
+            .expect("the process's directory");
+        let limit = Duration::from_secs(60);
+        let script = built::repository().join("docs/read_archive.py");
+        let read = |count: &[&str]| {
+            let finished = run(Command::new("python3").arg(&script).arg(&process).args(count), limit);
+            finished.expect_code(0);
+            finished.stdout
+        };
+        let info = run(Command::new(built::playback()).args(["--info", "--json"]).arg(&recording.archive), limit);
+        info.expect_code(0);
+        let info: serde_json::Value = serde_json::from_str(&info.stdout).expect("JSON");
+        let calls = info["events"].as_u64().expect("a number");
+        assert_eq!(read(&["--count"]).trim(), calls.to_string(), "{name}");
+        let listed = read(&[]);
+        assert_eq!(listed.lines().count() as u64, calls);
+        let launches = |name: &str| listed.lines().filter(|line| line.contains(&format!(" {name}("))).count() as u64;
+        let of_info = |name: &str| {
+            let rows = info["apis"].as_array().expect("rows");
+            rows.iter().find(|row| row["name"] == name).map_or(0, |row| row["calls"].as_u64().unwrap_or(0))
+        };
+        for api in ["hipLaunchKernel", "hipMalloc", "hipStreamSynchronize"] {
+            assert_eq!(launches(api), of_info(api), "{api} of {name}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Recording only a window of a program: what was made before it comes with it, and it replays.
+
+use std::time::Duration;
+
+use hrr_format::archive::Archive;
+use hrr_format::record::{flag, marker};
+use hrr_tests::process::run;
+use hrr_tests::recording::{Contents, Recording, Scratch, record_with, recorded};
+use hrr_tests::replaying::Replay;
+use hrr_tests::workload::Workload;
+
+/// Results that an iteration of the workload reads back.
+const RESULTS: u64 = 5;
+
+fn record(window: &str, arguments: &[&str]) -> Recording {
+    record_with(&Workload::new("window", arguments), Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)])
+}
+
+/// Replays in each order that proves something, with as many workers as threads and with fewer.
+fn expect_everywhere(recording: &Recording, results: std::ops::RangeInclusive<u64>) {
+    for order in ["capture", "deps"] {
+        for threads in ["0", "1", "2"] {
+            let replay = Replay::of_recording(recording).args(["--order", order, "--threads", threads]);
+            let checks = replay.run().expect_pass();
+            assert!(results.contains(&checks.pass), "{} of {results:?}, {order}, {threads}", checks.pass);
+        }
+    }
+}
+
+fn archive(recording: &Recording) -> Archive {
+    Archive::open(&recording.archive).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_window_of_launches_replays_with_what_was_made_before_it() {
+    let recording = record("launches:100..200", &["60"]);
+    // 25 iterations of four launches each; the one that is cut by the window's edge has lost or gained part of its results.
+    expect_everywhere(&recording, 25 * RESULTS - RESULTS..=25 * RESULTS + RESULTS);
+    let archive = archive(&recording);
+    let window = archive.manifest().window.clone().expect("the manifest tells of the window");
+    assert_eq!((window.trigger.as_str(), window.opened, window.unrestored), ("launches:100..200", 1, 0));
+    assert!(window.preamble_calls > 40 && window.restored_bytes > 22_000, "{window:?}");
+    let name = |api| archive.api(api).name.to_owned();
+    let (mut launches, mut preamble) = (0, 0);
+    for record in
+        archive.streams().iter().flat_map(|stream| stream.records()).filter(|record| record.api() < marker::FIRST)
+    {
+        if record.flags() & flag::PREAMBLE != 0 {
+            preamble += 1;
+            // Objects that came and went before the window are not in it.
+            assert_ne!(name(record.api()), "hipFree");
+        } else if ["hipLaunchKernel", "hipGraphLaunch", "hipModuleLaunchKernel"].contains(&name(record.api()).as_str())
+        {
+            launches += 1;
+        }
+    }
+    assert_eq!((launches, preamble), (100, window.preamble_calls));
+    let replay = Replay::of_recording(&recording).run();
+    assert!(replay.run.stdout.contains("[HRR] Window  : launches:100..200, opened once behind"), "{}", replay.run);
+}
+
+#[test]
+fn a_window_keeps_what_is_alive_and_not_what_was() {
+    let early = archive(&record("launches:8..12", &["400"])).manifest().window.clone().unwrap();
+    let late = archive(&record("launches:1500..1512", &["400"])).manifest().window.clone().unwrap();
+    // Each iteration makes and ends a stream and memory.
+    assert!(late.preamble_calls <= early.preamble_calls + 4, "{early:?} {late:?}");
+}
+
+#[test]
+fn the_program_itself_opens_and_closes_windows() {
+    let recording = record("api", &["60", "api", "20", "40"]);
+    expect_everywhere(&recording, 20 * RESULTS..=20 * RESULTS);
+}
+
+#[test]
+fn a_signal_opens_a_window_and_another_closes_it() {
+    let recording = record("signal", &["60", "signal", "20", "40"]);
+    // It is acted on at the next call of any thread, which may be in the iteration before or after.
+    expect_everywhere(&recording, 19 * RESULTS..=21 * RESULTS);
+}
+
+#[test]
+fn a_window_of_time_ends_with_the_process_where_no_end_is_given() {
+    let recording = record("time:60ms..", &["40", "pace", "4"]);
+    let window = archive(&recording).manifest().window.clone().unwrap();
+    assert_eq!(window.opened, 1);
+    expect_everywhere(&recording, 1..=40 * RESULTS);
+}
+
+#[test]
+fn other_programs_have_windows_too() {
+    for (name, least) in [
+        ("graph_capture", 10),
+        ("two_devices", 20),
+        ("virtual_memory", 1),
+        ("memory_pool", 1),
+        ("errors", 1),
+        ("sweep_graphs", 10),
+    ] {
+        let workload = Workload::listed(name);
+        let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", "launches:1..")]);
+        for threads in ["0", "1"] {
+            let checks = Replay::of_recording(&recording).args(["--threads", threads]).run().expect_pass();
+            assert!(checks.pass >= least, "{name}: {checks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_window_that_is_never_opened_is_told_of() {
+    let recording = record("launches:100000..", &["4"]);
+    let replay = Replay::of_recording(&recording).run();
+    replay.run.expect_code(1);
+    assert!(replay.run.stderr.contains("the window launches:100000.. was never opened"), "{}", replay.run);
+}
+
+#[test]
+fn a_window_that_makes_no_sense_keeps_the_recording_from_beginning() {
+    let scratch = Scratch::new("window");
+    let workload = Workload::new("window", &["2"]);
+    let mut command = workload.command();
+    recorded(&mut command, &scratch.path().join("a.hrr"), Contents::Recorded);
+    let run = run(command.env("HIP_HRR_CAPTURE_WINDOW", "launches:9..3"), Duration::from_secs(60));
+    run.expect_code(0);
+    assert!(run.stderr.contains("Capture disabled: HIP_HRR_CAPTURE_WINDOW=launches:9..3 is none of"), "{run}");
+    assert!(!scratch.path().join("a.hrr").exists());
+}

@@ -1,0 +1,149 @@
+// A long loop over things that were made before it: what a window in its middle must bring with it. Two threads take turns;
+// each iteration launches a kernel on memory that earlier ones wrote, a graph whose making is long past, a kernel of a
+// module, and changes a variable; results are read back at the end of every iteration.
+// usage: window [iterations] [how windows are opened: -, api FROM TO, signal FROM TO, pace MILLISECONDS]
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "workload.hpp"
+
+namespace {
+
+constexpr int kElements = 1000;
+
+struct Shared {
+  hipStream_t stream, made_and_gone;
+  hipEvent_t start, stop;
+  hipModule_t module;
+  hipFunction_t transform;
+  hipGraphExec_t executable;
+  hipMemPool_t pool;
+  hipArray_t array;
+  uint32_t *plain, *pooled, *pitched, *other_data, *freed, *pinned;
+  size_t pitch;
+};
+
+// Launches per iteration: mix, graph, transform, use_counter.
+constexpr int kLaunches = 4;
+
+void make(Shared& s, const char* program) {
+  const unsigned blocks = blocks_for(kElements);
+  const size_t bytes = kElements * sizeof(uint32_t);
+  CHECK(hipStreamCreateWithFlags(&s.made_and_gone, hipStreamNonBlocking));
+  CHECK(hipStreamCreateWithFlags(&s.stream, hipStreamNonBlocking));
+  CHECK(hipEventCreate(&s.start));
+  CHECK(hipEventCreate(&s.stop));
+  CHECK(hipMalloc(&s.freed, bytes));
+  CHECK(hipMalloc(&s.plain, bytes));
+  CHECK(hipMalloc(&s.other_data, bytes));
+  void* pitched;
+  CHECK(hipMallocPitch(&pitched, &s.pitch, 100, 40));
+  s.pitched = static_cast<uint32_t*>(pitched);
+  void* pinned;
+  CHECK(hipHostMalloc(&pinned, bytes, hipHostMallocDefault));
+  s.pinned = static_cast<uint32_t*>(pinned);
+  hipMemPoolProps properties = {};
+  properties.allocType = hipMemAllocationTypePinned;
+  properties.location.type = hipMemLocationTypeDevice;
+  CHECK(hipMemPoolCreate(&s.pool, &properties));
+  CHECK(hipMallocFromPoolAsync(reinterpret_cast<void**>(&s.pooled), bytes, s.pool, s.stream));
+  LAUNCH(iota, blocks, kThreads, 0, s.stream, s.plain, 1, kElements);
+  LAUNCH(iota, blocks, kThreads, 0, s.stream, s.pooled, 2, kElements);
+  LAUNCH(iota, blocks, kThreads, 0, s.stream, s.other_data, 3, kElements);
+  const int pitched_elements = int(s.pitch * 40 / sizeof(uint32_t));
+  LAUNCH(iota, blocks_for(pitched_elements), kThreads, 0, s.stream, s.pitched, 4, pitched_elements);
+
+  // The module's image, the graph, and a stream that took part in its capture are gone when the loop begins.
+  const std::vector<char> image = read_file(kernel_path(program, "same_name_add"));
+  CHECK(hipModuleLoadData(&s.module, image.data()));
+  CHECK(hipModuleGetFunction(&s.transform, s.module, "transform"));
+  hipGraph_t graph;
+  hipEvent_t fork, join;
+  CHECK(hipEventCreateWithFlags(&fork, hipEventDisableTiming));
+  CHECK(hipEventCreateWithFlags(&join, hipEventDisableTiming));
+  CHECK(hipStreamBeginCapture(s.stream, hipStreamCaptureModeGlobal));
+  CHECK(hipEventRecord(fork, s.stream));
+  CHECK(hipStreamWaitEvent(s.made_and_gone, fork, 0));
+  LAUNCH(mix, blocks, kThreads, 0, s.made_and_gone, s.pooled, 3, 1, kElements);
+  CHECK(hipEventRecord(join, s.made_and_gone));
+  CHECK(hipStreamWaitEvent(s.stream, join, 0));
+  LAUNCH(mix_from, blocks, kThreads, 0, s.stream, s.plain, s.pooled, 5, kElements);
+  CHECK(hipStreamEndCapture(s.stream, &graph));
+  CHECK(hipGraphInstantiate(&s.executable, graph, nullptr, nullptr, 0));
+  CHECK(hipGraphDestroy(graph));
+  CHECK(hipEventDestroy(fork));
+  CHECK(hipEventDestroy(join));
+  CHECK(hipStreamDestroy(s.made_and_gone));
+  CHECK(hipFree(s.freed));
+
+  const hipChannelFormatDesc words = hipCreateChannelDesc(32, 0, 0, 0, hipChannelFormatKindUnsigned);
+  CHECK(hipMallocArray(&s.array, &words, 16, 4, hipArrayDefault));
+  uint32_t texels[64];
+  for (uint32_t i = 0; i < 64; i++) texels[i] = 7000 + i;
+  CHECK(hipMemcpy2DToArray(s.array, 0, 0, texels, 64, 64, 4, hipMemcpyHostToDevice));
+  const uint32_t table[4] = {2, 20, 200, 2000};
+  CHECK(hipMemcpyToSymbol(HIP_SYMBOL(step_table), table, sizeof table, 0, hipMemcpyHostToDevice));
+  CHECK(hipEventRecord(s.start, s.stream));
+}
+
+void iterate(Shared& s, int i) {
+  const unsigned blocks = blocks_for(kElements);
+  const size_t bytes = kElements * sizeof(uint32_t);
+  uint32_t amount = addend_of(1, uint32_t(i));
+  int n = kElements;
+  // Short-lived memory and a stream, as many programs have in their loops.
+  uint32_t* fleeting;
+  hipStream_t brief;
+  CHECK(hipMallocAsync(reinterpret_cast<void**>(&fleeting), bytes, s.stream));
+  CHECK(hipStreamCreateWithFlags(&brief, hipStreamNonBlocking));
+  LAUNCH(mix, blocks, kThreads, 0, s.stream, s.plain, factor_of(2, i), addend_of(3, i), kElements);
+  CHECK(hipGraphLaunch(s.executable, s.stream));
+  void* arguments[] = {&s.other_data, &amount, &n};
+  CHECK(hipModuleLaunchKernel(s.transform, blocks, 1, 1, kThreads, 1, 1, 0, s.stream, arguments, nullptr));
+  LAUNCH(use_counter, 1, kThreads, 0, s.stream, fleeting, uint32_t(i % 3), 16);
+  CHECK(hipEventRecord(s.stop, s.stream));
+  Words counter(16), rows(25 * 40), texels(64), other(kElements);
+  CHECK(hipMemcpyAsync(s.pinned, s.plain, bytes, hipMemcpyDeviceToHost, s.stream));
+  CHECK(hipMemcpyAsync(counter.data(), fleeting, 64, hipMemcpyDeviceToHost, s.stream));
+  CHECK(hipMemcpyAsync(other.data(), s.other_data, bytes, hipMemcpyDeviceToHost, s.stream));
+  CHECK(hipFreeAsync(fleeting, s.stream));
+  CHECK(hipStreamSynchronize(s.stream));
+  float milliseconds = -1;
+  CHECK(hipEventElapsedTime(&milliseconds, s.start, s.stop));
+  CHECK(hipMemcpy2D(rows.data(), 100, s.pitched, s.pitch, 100, 40, hipMemcpyDeviceToHost));
+  CHECK(hipMemcpy2DFromArray(texels.data(), 64, s.array, 0, 0, 64, 4, hipMemcpyDeviceToHost));
+  REQUIRE(texels[63] == 7063, "the array's last element is %u", texels[63]);
+  CHECK(hipStreamDestroy(brief));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int iterations = argument(argc, argv, 1, 60);
+  const std::string how = argc > 2 ? argv[2] : "-";
+  const int from = argument(argc, argv, 3, 0), to = argument(argc, argv, 4, 0);
+  using Ask = int (*)();
+  const Ask start = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "hrr_capture_start"));
+  const Ask stop = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "hrr_capture_stop"));
+  Shared shared = {};
+  make(shared, argv[0]);
+  Turns turns;
+  run_threads(2, [&](int t) {
+    for (int i = t; i < iterations; i += 2) {
+      turns.take(i, [&] {
+        const bool opens = i == from, closes = i == to;
+        if (how == "signal" && (opens || closes)) REQUIRE(kill(getpid(), SIGUSR2) == 0, "no signal");
+        if (how == "api" && opens && start) REQUIRE(start() == 0, "no window");
+        if (how == "api" && closes && stop) REQUIRE(stop() == 0, "no end of the window");
+        if (how == "pace") usleep(from * 1000);
+        iterate(shared, i);
+      });
+    }
+  });
+  std::printf("window: ok, %d iterations of %d launches\n", iterations, kLaunches);
+  // Everything else goes with the process, as in many programs.
+  CHECK(hipStreamDestroy(shared.stream));
+}
