@@ -370,6 +370,22 @@ mod tests {
     }
 
     #[test]
+    fn of_typical_calls_those_that_add_most_are_named() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let mut lines = [
+            line(LineKind::Kernel, "gemm", None, 400.0, 400.0),
+            line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 500.0),
+        ];
+        lines[0].typical = Some(Change::new(noisy(1000.0), noisy(1200.0)));
+        lines[1].typical = Some(Change::new(noisy(10_000.0), noisy(12_000.0)));
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.contains("; but a typical hipStreamSynchronize takes") && !text.contains("gemm"), "{text}");
+        lines[0].count = [10.0; 2];
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.contains("; but a typical kernel gemm takes") && !text.contains("hipStream"), "{text}");
+    }
+
+    #[test]
     fn of_what_waits_that_with_a_slower_typical_call_is_the_cause() {
         let mut lines = [
             line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 570.0),

@@ -329,7 +329,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = ArchiveWriter::create(&dir.path().join("a/pid-7"), 7, ContentsMode::Contents).unwrap();
         let records: Vec<Vec<u8>> =
-            (0..60_000u64).map(|n| RecordBuilder::new(3, &[n, n * n]).ticks(n, n).build()).collect();
+            (0..150_000u64).map(|n| RecordBuilder::new(3, &[n, n * n]).ticks(n, n).build()).collect();
         writer.stream(0, 7, "main", &records).unwrap();
         writer.finish().unwrap();
         let target = dir.path().join("a.hrrz");
