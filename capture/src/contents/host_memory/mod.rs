@@ -89,7 +89,7 @@ enum State {
     /// No call was given an address in it yet.
     Untouched,
     /// It is looked through.
-    Followed(Contents),
+    Followed(Box<Contents>),
     /// It is larger than may be looked through.
     TooLarge,
     /// It was given back.
@@ -143,12 +143,15 @@ pub(crate) struct Counters {
     pub(crate) not_recorded: AtomicU64,
 }
 
+/// A stretch of addresses: its length, where in the allocation it begins, and the allocation.
+type Stretch = (u64, u64, Arc<Tracked>);
+
 /// The memory of a process that devices use directly.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     settings: HostSnapshots,
     /// By first address, host addresses and device aliases: length, offset in the allocation, and the allocation.
-    ranges: RwLock<BTreeMap<u64, (u64, u64, Arc<Tracked>)>>,
+    ranges: RwLock<BTreeMap<u64, Stretch>>,
     used: Mutex<Vec<Arc<Tracked>>>,
     order: Mutex<EventOrder>,
     sequence: AtomicU64,
@@ -359,7 +362,7 @@ impl HostMemory {
                 .is_ok();
         let contents = fits.then(|| Contents::new(tracked.len_bytes as usize)).flatten();
         *state = match contents {
-            Some(contents) => State::Followed(contents),
+            Some(contents) => State::Followed(Box::new(contents)),
             None => {
                 // Relaxed: a count.
                 self.counters.not_recorded.fetch_add(1, Ordering::Relaxed);
