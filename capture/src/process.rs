@@ -43,6 +43,8 @@ mod gate {
     pub(super) const OFF: u8 = 3;
     /// Recording has ended.
     pub(super) const STOPPED: u8 = 4;
+    /// Recording ends with the process: what is still to be written is written.
+    pub(super) const ENDING: u8 = 5;
 }
 
 static GATE: AtomicU8 = AtomicU8::new(gate::UNKNOWN);
@@ -476,7 +478,7 @@ fn say_recording(process: &Process) {
 pub(crate) fn stop(reason: fmt::Arguments<'_>) {
     // Relaxed: whoever makes the exchange says the line; the gate itself carries no data when it closes.
     let close = |from| GATE.compare_exchange(from, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    if close(gate::RECORDING) || close(gate::WINDOWED) {
+    if close(gate::RECORDING) || close(gate::WINDOWED) || close(gate::ENDING) {
         journal::stopped(reason);
         notice::line(format_args!(
             "Capture stopped: {reason}; what was recorded until now stays, and the program runs on"
@@ -505,13 +507,17 @@ pub(crate) fn finish() {
         // A child made without fork handlers (by a bare clone): the archive is the parent's.
         return;
     }
-    GATE.store(gate::STOPPED, Ordering::SeqCst);
+    // A recording that was stopped stays so: its line has been said.
+    let end = |from| GATE.compare_exchange(from, gate::ENDING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    let was_stopped = !end(gate::RECORDING) && !end(gate::WINDOWED);
     if let Some(blobs) = process.blobs() {
         blobs.flush();
     }
     let closed = close_idle_streams(process);
-    let completeness = match (state, closed) {
-        (gate::RECORDING | gate::WINDOWED, Ok(())) => manifest::Completeness::Complete,
+    // What could not be written meanwhile has stopped the recording too, however late.
+    let stopped = GATE.swap(gate::STOPPED, Ordering::SeqCst) == gate::STOPPED || was_stopped;
+    let completeness = match (stopped, closed) {
+        (false, Ok(())) => manifest::Completeness::Complete,
         _ => manifest::Completeness::Stopped,
     };
     if let Err(error) = manifest::write(process, completeness) {

@@ -189,6 +189,34 @@ impl NewMemory {
     }
 }
 
+/// Variables of the in-tree player that mean nothing here, and what there is instead.
+const NOT_SUPPORTED: [(&str, &str); 10] = [
+    ("HIP_HRR_PTR_RELAX", "an address belongs to memory that is live, or is named"),
+    ("HIP_HRR_REPLAY_NO_RESCAN", "nothing is scanned again"),
+    ("HIP_HRR_REPLAY_FORCE_EXT_CIJK", "launches are issued as they were recorded"),
+    (
+        "HIP_HRR_REPLAY_AUDIT_HOST_ARGS",
+        "--warn-untranslated-args names pointer arguments that lie in no live allocation",
+    ),
+    ("HIP_HRR_REPLAY_SCAN_H2D", "uploads are looked through where memory was not placed"),
+    ("HIP_HRR_REPLAY_EXPLAIN_ADDR", "--info --events shows what has an address"),
+    ("HIP_HRR_REPLAY_PLACE_DENY", "--no-placement places nothing"),
+    ("HIP_HRR_REPLAY_DUMP_PTRS_ORDINAL", "--info --events shows the arguments of launches"),
+    ("HIP_HRR_REPLAY_SCAN_ARGS_ORDINAL", "--info --events shows the arguments of launches"),
+    ("HIP_HRR_REPLAY_SCAN_ARGS_BYTES", "--info --events shows the arguments of launches"),
+];
+
+/// Refuses variables of the in-tree player that mean nothing here: who sets one expects something of it.
+///
+/// # Errors
+/// The variable, and what there is instead.
+pub(crate) fn refuse_unsupported() -> Result<(), String> {
+    match NOT_SUPPORTED.iter().find(|(name, _)| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+        Some((name, instead)) => Err(format!("{name} is not supported: {instead}; unset it")),
+        None => Ok(()),
+    }
+}
+
 /// A kernel that is launched in place of the recorded one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {

@@ -17,6 +17,7 @@ use crate::addresses::RecordedAddresses;
 use crate::check_order;
 use crate::choices::{
     Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, Replacement, Synthetic, WarnUntranslated,
+    refuse_unsupported,
 };
 use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
@@ -416,6 +417,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(log) = &arguments.check_order {
         return check_order(&archive, log);
     }
+    refuse_unsupported()?;
     let choices = Choices {
         devices: arguments.device_map.clone().unwrap_or_default(),
         placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },

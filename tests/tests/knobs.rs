@@ -63,3 +63,14 @@ fn a_replay_that_differs_too_often_is_stopped() {
     assert_eq!(run.end, End::Code(1), "{run}");
     assert!(run.stderr.contains("HIP_HRR_REPLAY_DIVERGENCE_ABORT"), "{run}");
 }
+
+#[test]
+fn variables_of_the_in_tree_player_that_mean_nothing_here_are_refused_by_name() {
+    let recording = record(&Workload::listed("saxpy_reduce"), Contents::Recorded);
+    for name in ["HIP_HRR_REPLAY_SCAN_H2D", "HIP_HRR_PTR_RELAX"] {
+        let replayed = Replay::of_recording(&recording).env(name, 1).run();
+        replayed.run.expect_code(1);
+        assert!(replayed.run.stderr.contains(&format!("{name} is not supported: ")), "{}", replayed.run);
+    }
+    Replay::of_recording(&recording).env("HIP_HRR_REPLAY_SCAN_H2D", "").run().expect_pass();
+}

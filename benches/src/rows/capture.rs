@@ -39,7 +39,7 @@ pub fn calls(bench: &Bench) -> Result<Vec<Row>, String> {
 
 /// Whole workloads recorded, against the same alone.
 pub fn workloads(bench: &Bench) -> Result<Vec<Row>, String> {
-    let transformer: &[&str] = &["12", "12", "600", "2", "1024"];
+    let transformer: &[&str] = &["4", "6", "300", "2", "1024"];
     let rate: &[&str] = &["20000", "2"];
     let serving: &[&str] = &["2", "100", "24", "4", "1"];
     // Bound by the device, by the rate of calls, by both.

@@ -137,7 +137,7 @@ fn half(value: f32) -> u16 {
 /// An archive as one file.
 pub fn pack(bench: &Bench) -> Result<Vec<Row>, String> {
     let archive = bench.built.archive("pack");
-    let arguments = ["12", "12", "600", "2", "1024"];
+    let arguments = ["4", "6", "300", "2", "1024"];
     bench.built.recorded(Hip::Mini, Recorded::Contents, &archive, "transformer", &arguments, &[])?;
     let loose = bytes_under(&archive) as f64;
     let target = bench.built.archive("packed.hrrz");

@@ -58,7 +58,7 @@ pub fn threads(bench: &Bench) -> Result<Vec<Row>, String> {
     for (threads, name, arguments) in [
         ("1", "launch_rate", ["20000", "1", "1", "", ""]),
         ("2", "launch_rate", ["20000", "2", "1", "", ""]),
-        ("2", "transformer", ["12", "12", "600", "2", "1024"]),
+        ("2", "transformer", ["4", "6", "300", "2", "1024"]),
     ] {
         let arguments: Vec<&str> = arguments.into_iter().filter(|argument| !argument.is_empty()).collect();
         let archive = record(bench, Hip::Mini, name, &arguments)?;

@@ -28,7 +28,7 @@ pub(super) enum Entered {
 /// Enters a call where only windows are recorded, or nothing.
 ///
 /// # Safety
-/// As [`enter`]; the thread's stream is busy.
+/// As [`super::enter`]; the thread's stream is busy.
 #[cold]
 pub(super) unsafe fn enter_window<const RUNTIME: usize>(
     hot: &Hot,
