@@ -15,7 +15,7 @@ use crate::runtime::Runtime;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.
 pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
-    let progress = Progress::new(lanes as usize, Cores::OneEach);
+    let progress = Progress::new(lanes as usize, Cores::of(1));
     for lane in 0..lanes {
         progress.publish(lane, u64::MAX);
     }
@@ -29,7 +29,7 @@ pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
 
 /// How long `count` publications take that nobody waits for.
 pub fn publications(count: u64) -> Duration {
-    let progress = Progress::new(1, Cores::OneEach);
+    let progress = Progress::new(1, Cores::of(1));
     let begun = Instant::now();
     for number in 1..=count {
         progress.publish(0, std::hint::black_box(number));
@@ -42,7 +42,7 @@ pub fn publications(count: u64) -> Duration {
 /// # Panics
 /// The second thread cannot be started.
 pub fn handovers(count: u64) -> Duration {
-    let progress = Arc::new(Progress::new(2, Cores::OneEach));
+    let progress = Arc::new(Progress::new(2, Cores::of(2)));
     let rounds = count / 2;
     let other = Arc::clone(&progress);
     let partner = std::thread::spawn(move || {

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a call does besides succeeding.
@@ -13,6 +14,7 @@ enum Deed {
     AllocateHost,
     FreeHost,
     Launch,
+    Create,
 }
 
 const fn deed(name: &str) -> Deed {
@@ -24,6 +26,8 @@ const fn deed(name: &str) -> Deed {
         Deed::FreeHost
     } else if equal(name, "hipLaunchKernel") || equal(name, "hipModuleLaunchKernel") {
         Deed::Launch
+    } else if equal(name, "hipStreamCreateWithFlags") || equal(name, "hipEventCreateWithFlags") {
+        Deed::Create
     } else {
         Deed::Nothing
     }
@@ -36,6 +40,13 @@ const fn equal(one: &str, other: &str) -> bool {
         at += 1;
     }
     at == one.len() && at == other.len()
+}
+
+/// A handle that no other object has.
+fn new_handle() -> usize {
+    static HANDLES: AtomicUsize = AtomicUsize::new(0x1000);
+    // Relaxed: only that they differ.
+    HANDLES.fetch_add(64, Ordering::Relaxed)
 }
 
 /// Takes as long as a launch is to take.
@@ -64,6 +75,9 @@ macro_rules! define {
             match DEED {
                 Deed::Nothing => {}
                 Deed::Launch => launch(),
+                // Each its own: calls on one stream are ordered, those on two are not.
+                // SAFETY: the caller passes the address of a handle.
+                Deed::Create => unsafe { first.cast::<usize>().write(new_handle()) },
                 // SAFETY: the caller of hipGetDeviceCount passes the address of an int.
                 Deed::CountDevices => unsafe { first.cast::<i32>().write(1) },
                 // SAFETY: the caller of hipHostMalloc passes the address of a pointer, and a size.

@@ -72,6 +72,11 @@ impl Progress {
         drop(guard);
     }
 
+    /// A thread that waited for others has come to its end, and wants no core any more.
+    pub(crate) fn thread_ended(&self) {
+        self.spinning.parks();
+    }
+
     /// How many instructions `lane` has done.
     pub(crate) fn done(&self, lane: u32) -> u64 {
         // Acquire: pairs with `publish`.
@@ -92,8 +97,8 @@ impl Progress {
 
     #[cold]
     fn wait_slow(&self, lane: u32, count: u64) -> bool {
-        let turns = self.spinning.turns();
-        for _ in 0..turns {
+        let mut turns = 0;
+        while self.spinning.goes_on(turns) {
             if self.done(lane) >= count {
                 self.spinning.learn(turns, Spun::Enough);
                 return true;
@@ -102,6 +107,7 @@ impl Progress {
                 return false;
             }
             Spinning::pause();
+            turns += 1;
         }
         self.spinning.learn(turns, Spun::InVain);
         self.park(lane, count)
@@ -122,7 +128,9 @@ impl Progress {
             if self.stopped() {
                 return false;
             }
+            self.spinning.parks();
             guard = lane.moved.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.spinning.is_awake();
         }
     }
 

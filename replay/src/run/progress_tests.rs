@@ -8,7 +8,7 @@ use super::spinning::Cores;
 
 #[test]
 fn two_lanes_hand_over_many_times_without_losing_a_wakeup() {
-    let progress = Arc::new(Progress::new(2, Cores::OneEach));
+    let progress = Arc::new(Progress::new(2, Cores { threads: 2, available: 2 }));
     let rounds = 20_000;
     let other = Arc::clone(&progress);
     let thread = std::thread::spawn(move || {
@@ -26,7 +26,7 @@ fn two_lanes_hand_over_many_times_without_losing_a_wakeup() {
 
 #[test]
 fn waits_for_different_counts_each_end_at_theirs() {
-    let progress = Arc::new(Progress::new(1, Cores::Shared));
+    let progress = Arc::new(Progress::new(1, Cores { threads: 4, available: 1 }));
     let waiters: Vec<_> = [30_u64, 10, 20]
         .map(|count| {
             let progress = Arc::clone(&progress);
@@ -45,7 +45,7 @@ fn waits_for_different_counts_each_end_at_theirs() {
 
 #[test]
 fn stopping_ends_a_parked_wait() {
-    let progress = Arc::new(Progress::new(1, Cores::Shared));
+    let progress = Arc::new(Progress::new(1, Cores { threads: 4, available: 1 }));
     let other = Arc::clone(&progress);
     let thread = std::thread::spawn(move || other.wait(0, 1));
     std::thread::sleep(std::time::Duration::from_millis(20));

@@ -388,6 +388,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         if MEASURING {
             self.note_end();
         }
+        self.shared.progress.thread_ended();
         let _ = self.shared.ended.send(sequence.worker);
     }
 

@@ -10,9 +10,7 @@
 mod spinning {
     /// As the replay's; here it makes no difference.
     #[derive(Clone, Copy, Debug)]
-    pub(crate) enum Cores {
-        Shared,
-    }
+    pub(crate) struct Cores;
 
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Spun {
@@ -29,11 +27,15 @@ mod spinning {
             Spinning
         }
 
-        pub(crate) fn turns(self) -> u32 {
-            1
+        pub(crate) fn goes_on(&self, turns: u32) -> bool {
+            turns < 1
         }
 
-        pub(crate) fn learn(self, _: u32, _: Spun) {}
+        pub(crate) fn learn(&self, _: u32, _: Spun) {}
+
+        pub(crate) fn parks(&self) {}
+
+        pub(crate) fn is_awake(&self) {}
 
         /// Not loom's yielding, after which a thread would see every store: the faults would be gone with it.
         pub(crate) fn pause() {}
@@ -62,7 +64,7 @@ macro_rules! models {
         use loom::thread;
 
         fn progress(lanes: usize) -> Arc<Progress> {
-            Arc::new(Progress::new(lanes, Cores::Shared))
+            Arc::new(Progress::new(lanes, Cores))
         }
 
         pub(super) fn one_publication() {
