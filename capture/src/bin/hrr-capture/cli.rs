@@ -146,7 +146,9 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let interception =
         Interception::new(arguments.library.as_deref(), &output, arguments.content, &part, journal.path())?;
     if arguments.print_environment {
-        for (name, value) in interception.variables() {
+        // The journal goes with this process.
+        let kept = |(name, _): &&(&str, OsString)| *name != "HIP_HRR_CAPTURE_JOURNAL";
+        for (name, value) in interception.variables().iter().filter(kept) {
             println!("{name}={}", value.to_string_lossy());
         }
         return Ok(ExitCode::SUCCESS);
