@@ -84,6 +84,13 @@ fn is_exception(name: &str) -> bool {
     name.starts_with("hipEventRecord") || name == "hipMemUnmap"
 }
 
+/// Whether the calling thread's device may be another one after a call.
+pub(crate) fn moves_thread(api: &Api) -> bool {
+    ["hipSetDevice", "hipSetValidDevices", "hipCtx", "hipDeviceReset", "hipDevicePrimaryCtx"]
+        .iter()
+        .any(|prefix| api.name.starts_with(prefix))
+}
+
 fn makes(api: &Api) -> bool {
     api.name == "__hipRegisterFatBinary"
         || api.name.starts_with("__hipRegister")

@@ -105,7 +105,7 @@ pub(crate) struct Objects {
     entries: BTreeMap<u64, Entry>,
     /// The entry that made each setting last.
     settings: HashMap<Setting, u64>,
-    /// Devices that were current in a call that was kept.
+    /// Devices that were current in a call that was kept or that did work.
     devices: Vec<i32>,
     next_object: Id,
     next_entry: u64,
@@ -136,6 +136,13 @@ impl Objects {
     /// Devices that the program has used.
     pub(super) fn devices(&self) -> &[i32] {
         &self.devices
+    }
+
+    /// Notes that the program works on a device.
+    pub(crate) fn uses(&mut self, device: i32) {
+        if !self.devices.contains(&device) {
+            self.devices.push(device);
+        }
     }
 
     /// The kept calls, in their order.
@@ -229,9 +236,7 @@ impl Objects {
         // SAFETY: words are read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), size_of_val(record)) };
         let Ok(Some(parsed)) = Record::parse(bytes) else { return };
-        if !self.devices.contains(&device) {
-            self.devices.push(device);
-        }
+        self.uses(device);
         if keep::resets(api) {
             return self.reset(device);
         }
