@@ -65,7 +65,8 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
             hot.polled.set(std::ptr::null_mut());
             if plan.moves_thread {
                 hot.device_known.set(false);
-            } else if matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) && !hot.device_known.replace(true) {
+            } else if matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) && !hot.device_known.replace(true)
+            {
                 // The call may change a variable of a device on which the program makes nothing.
                 let device = runtime::device();
                 windows.objects().uses(device);
