@@ -117,6 +117,20 @@ fn other_programs_have_windows_too() {
     }
 }
 
+/// Settings that are made and taken back, modules that are gone, parts that are taken out, handles for other processes.
+#[test]
+fn programs_that_change_much_have_windows_anywhere() {
+    for name in ["resets", "ipc", "linking", "sweep_modules", "sweep_graphs", "sweep_streams", "sweep_memory"] {
+        let workload = Workload::listed(name);
+        for window in ["launches:1..", "launches:2..7", "launches:3..", "launches:5.."] {
+            let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)]);
+            for (threads, order) in [("0", "capture"), ("1", "deps")] {
+                Replay::of_recording(&recording).args(["--threads", threads, "--order", order]).run().expect_pass();
+            }
+        }
+    }
+}
+
 #[test]
 fn a_window_that_is_never_opened_is_told_of() {
     let recording = record("launches:100000..", &["4"]);

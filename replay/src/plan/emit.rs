@@ -316,12 +316,14 @@ impl<'a> Planner<'a> {
     pub(super) fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
         let lane = &mut self.lanes[call.lane as usize];
         let flags = match special {
-            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            Special::GetLastError | Special::PeekLastError | Special::LastCommandError if lane.last_error_unknown => {
+                flag::ANY_OUTCOME
+            }
             _ => 0,
         };
         let forgotten = match special {
             Special::GetLastError => true,
-            Special::PeekLastError => false,
+            Special::PeekLastError | Special::LastCommandError => false,
             // The next failure that is reissued takes its place.
             _ => !call.succeeded() && call.record.ret() != NOT_READY,
         };
