@@ -392,25 +392,26 @@ def host_register(path, bundles):
 
 @case
 def launch_ids(path, bundles):
-    """Every id that carries a launch."""
+    """Every id that carries a launch. Kernels may change all of a buffer: what each leaves alone tells how large its grid was."""
     a = Program(path, 7).start(bundles)
-    a.malloc(BUFFER, 4096)
-    a.iota(BUFFER, 1, 1024)
-    values = iota(1, 1024)
+    a.malloc(BUFFER, 16384)
+    a.iota(BUFFER, 1, 4096)
+    values = iota(1, 4096)
+
+    def mixed(factor, addend, elements, grid, **more):
+        a.launch("mix", 0, a.code_hash, (grid, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(factor), u32(addend), i32(4096)], **more)
+        return mix(values[:elements], factor, addend) + values[elements:]
+
     step = 0
     for api in ("hipModuleLaunchKernel", "hipLaunchKernel_spt", "hipLaunchCooperativeKernel", "hipLaunchCooperativeKernel_spt",
                 "hipModuleLaunchCooperativeKernel", "hipLaunchKernelExC", "hipDrvLaunchKernelEx", "hipLaunchKernel", "hipLaunchByPtr"):
         step += 2
-        a.mix(BUFFER, step + 1, step, 1024, api=api)
+        values = mixed(step + 1, step, 1024 + 64 * step, 16 + step, api=api)
         a.call("hipDeviceSynchronize")
-        values = mix(values, step + 1, step)
     # Under 388 the grid is in work items: 17 blocks of 64 for 1024 + 1 of them.
-    a.launch("mix", 0, a.code_hash, (1025, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), u32(1), i32(1024)],
-             api="hipExtModuleLaunchKernel")
-    values = mix(values, 3, 1)
+    values = mixed(3, 1, 1088, 1025, api="hipExtModuleLaunchKernel")
     attribute = struct.pack("<IxxxxI", 2, 1).ljust(72, b"\0")
-    a.mix(BUFFER, 7, 7, 1024, api="hipLaunchKernelExC", attributes=[attribute], stride=72)
-    values = mix(values, 7, 7)
+    values = mixed(7, 7, 1024, 16, api="hipLaunchKernelExC", attributes=[attribute], stride=72)
     a.check(BUFFER, values)
     a.write()
     return passes(1)

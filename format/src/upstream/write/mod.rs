@@ -135,18 +135,19 @@ pub fn write(archive: &Archive, path: &Path, lossy: Lossy) -> Result<Written, Wr
         sequence: 0,
     };
     let calls = writer.calls();
-    // Twice: what would be lost is known before anything is written.
+    // What would be lost is known before anything is written.
     writer.survey(&calls);
     if !writer.losses.is_empty() && lossy == Lossy::Refuse {
         return Err(WriteError::Losses { losses: writer.losses });
     }
-    writer.losses.clear();
-    writer.survey(&calls);
     for call in &calls {
         writer.call(call)?;
     }
     let count = writer.sequence;
-    writer.events.extend(events::trailer_bytes(count, count));
+    // A file without a trailer is one whose recording was not seen to its end.
+    if archive.manifest().complete {
+        writer.events.extend(events::trailer_bytes(count, count));
+    }
     writer.put(&path.join(super::archive::EVENTS_FILE), &writer.events)?;
     let manifest = writer.manifest(count);
     writer.put(&path.join(crate::manifest::FILE), manifest.as_bytes())?;
@@ -167,7 +168,11 @@ impl<'a> Writer<'a> {
         let mut in_flight = 0u64;
         for ordered in merged(streams) {
             let record = ordered.record;
-            if record.api() >= marker::FIRST || record.flags() & flag::ADDED != 0 {
+            if record.api() >= marker::FIRST {
+                self.survey_marker(&record);
+                continue;
+            }
+            if record.flags() & flag::ADDED != 0 {
                 continue;
             }
             if record.in_flight() {
@@ -238,8 +243,8 @@ impl<'a> Writer<'a> {
     fn manifest(&self, events: u64) -> String {
         let native = self.archive.manifest();
         format!(
-            "{{\n  \"pid\": {},\n  \"parent_pid\": {},\n  \"complete\": true,\n  \"event_count\": {events},\n  \"blob_count\": {}\n}}\n",
-            native.pid, native.parent_pid, self.contents
+            "{{\n  \"pid\": {},\n  \"parent_pid\": {},\n  \"complete\": {},\n  \"event_count\": {events},\n  \"blob_count\": {}\n}}\n",
+            native.pid, native.parent_pid, native.complete, self.contents
         )
     }
 }
