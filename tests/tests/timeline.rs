@@ -1,5 +1,6 @@
 //! Timelines of replays and of recorded runs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use hrr_tests::recording::{Contents, Recording, Scratch, record, record_with};
@@ -133,7 +134,15 @@ fn a_name_of_another_format_and_a_place_that_is_not_there_are_refused_before_the
 fn told(timeline: &Timeline) -> [Vec<String>; 5] {
     let slice = |slice: &Slice| format!("{slice:?}");
     let mut slices: Vec<String> = timeline.slices.iter().map(slice).collect();
-    let ends = |arrow: &Arrow| [arrow.from, arrow.to].map(|end| slice(&timeline.slices[end])).join(" -> ");
+    // One of them lets an arrow leave the innermost slice, the other one a slice around it where that has to be.
+    let around = |number: usize| {
+        let inner = &timeline.slices[number];
+        let holds = |outer: &&Slice| {
+            outer.lane == inner.lane && outer.begin_ns <= inner.begin_ns && inner.end_ns <= outer.end_ns
+        };
+        timeline.slices.iter().filter(holds).min_by_key(|outer| (outer.begin_ns, Reverse(outer.end_ns))).map(slice)
+    };
+    let ends = |arrow: &Arrow| format!("{:?} -> {}", around(arrow.from), slice(&timeline.slices[arrow.to]));
     let mut arrows: Vec<String> = timeline.arrows.iter().map(ends).collect();
     let mut moments: Vec<String> = timeline.moments.iter().map(|moment| format!("{moment:?}")).collect();
     let about = timeline.about.as_object().unwrap();

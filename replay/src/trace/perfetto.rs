@@ -270,7 +270,13 @@ impl<'w> Perfetto<'w> {
     fn flows(&self) -> Vec<(usize, u32, u64)> {
         let mut flows = Vec::new();
         for ((from, to), id) in self.arrows.iter().zip(1..) {
-            if let (Some(from), Some(to)) = (self.at(*from), self.at(*to)) {
+            if let (Some(mut from), Some(to)) = (self.at(*from), self.at(*to)) {
+                // Viewers know no arrow to what began earlier: it leaves what the slice lies in.
+                while self.slices[from].begin_ns > self.slices[to].begin_ns
+                    && let Some(outer) = self.slices[from].outer
+                {
+                    from = outer;
+                }
                 flows.push((from, event::FLOW, id));
                 flows.push((to, event::LAST_OF_FLOW, id));
             }

@@ -61,6 +61,11 @@ const LOOSE: [&str; 22] = [
     "__hipPopCallConfiguration",
 ];
 
+/// Whether a call of an entry point may be under way while other threads make theirs.
+pub(super) fn is_loose(name: &str) -> bool {
+    LOOSE.contains(&name)
+}
+
 /// Writes the native form of an archive to a new process directory.
 ///
 /// # Errors
@@ -203,7 +208,7 @@ impl<'a> Translator<'a> {
             *self.imported.left_out.entry(format!("{}: {}", call.api.name, call.note_text())).or_default() += 1;
         }
         let seen = self.state.apply(&call, thread);
-        let loose = if LOOSE.contains(&call.api.name) && seen.is_empty() { Loose::Yes } else { Loose::No };
+        let loose = if is_loose(call.api.name) && seen.is_empty() { Loose::Yes } else { Loose::No };
         self.output.emit(thread, time_ns, call, loose);
         for blob in seen {
             self.output.observed(thread, blob);

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::events::{self, FLAG_PACKED, FileHeader};
 use super::hash::ContentHash;
 use super::layout::{Extra, Kind, Layout, Layouts, Subject};
-use super::translate::Live;
+use super::translate::{Live, is_loose};
 use crate::archive::Archive;
 use crate::blob_store::BlobError;
 use crate::catalogue::{Api, Returns, Role};
@@ -88,6 +88,7 @@ pub struct Written {
 
 /// A call with its place in the order of return.
 struct Placed<'a> {
+    /// When it returned; for one that may be taken to return at once, when it was entered.
     end: u64,
     begin: u64,
     tid: u64,
@@ -180,7 +181,10 @@ impl<'a> Writer<'a> {
                 continue;
             }
             let tid = streams[ordered.stream].header().tid;
-            let (begin, end) = (record.begin(), record.end());
+            let begin = record.begin();
+            // A translated one ends where its thread's next call begins, which is not its place in the sequence.
+            let is_loose = self.archive.row_of(&record).is_some_and(|api| is_loose(api.name));
+            let end = if is_loose { begin } else { record.end() };
             calls.push(Placed { end, begin, tid, thread: ordered.stream, record });
         }
         if in_flight > 0 {
