@@ -134,7 +134,8 @@ fn a_name_of_another_format_and_a_place_that_is_not_there_are_refused_before_the
 fn told(timeline: &Timeline) -> [Vec<String>; 5] {
     let slice = |slice: &Slice| format!("{slice:?}");
     let mut slices: Vec<String> = timeline.slices.iter().map(slice).collect();
-    // One of them lets an arrow leave the innermost slice, the other one a slice around it where that has to be.
+    // One of them has an arrow lead from innermost slice to innermost slice, the other one, where that would be back in time,
+    // from a slice around it or the other way round.
     let around = |number: usize| {
         let inner = &timeline.slices[number];
         let holds = |outer: &&Slice| {
@@ -142,7 +143,11 @@ fn told(timeline: &Timeline) -> [Vec<String>; 5] {
         };
         timeline.slices.iter().filter(holds).min_by_key(|outer| (outer.begin_ns, Reverse(outer.end_ns))).map(slice)
     };
-    let ends = |arrow: &Arrow| format!("{:?} -> {}", around(arrow.from), slice(&timeline.slices[arrow.to]));
+    let ends = |arrow: &Arrow| {
+        let mut ends = [arrow.from, arrow.to].map(around);
+        ends.sort();
+        format!("{ends:?}")
+    };
     let mut arrows: Vec<String> = timeline.arrows.iter().map(ends).collect();
     let mut moments: Vec<String> = timeline.moments.iter().map(|moment| format!("{moment:?}")).collect();
     let about = timeline.about.as_object().unwrap();

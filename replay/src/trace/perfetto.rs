@@ -271,14 +271,19 @@ impl<'w> Perfetto<'w> {
         let mut flows = Vec::new();
         for ((from, to), id) in self.arrows.iter().zip(1..) {
             if let (Some(mut from), Some(to)) = (self.at(*from), self.at(*to)) {
-                // Viewers know no arrow to what began earlier: it leaves what the slice lies in.
+                // Viewers know no arrow to what began earlier. It leaves what the slice lies in; where the device's clock
+                // and the host's have work begin before its call, it leads the other way round.
                 while self.slices[from].begin_ns > self.slices[to].begin_ns
                     && let Some(outer) = self.slices[from].outer
                 {
                     from = outer;
                 }
-                flows.push((from, event::FLOW, id));
-                flows.push((to, event::LAST_OF_FLOW, id));
+                let [first, last] = match (self.slices[from].begin_ns, from) <= (self.slices[to].begin_ns, to) {
+                    true => [from, to],
+                    false => [to, from],
+                };
+                flows.push((first, event::FLOW, id));
+                flows.push((last, event::LAST_OF_FLOW, id));
             }
         }
         flows.sort_unstable();
