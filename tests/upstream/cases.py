@@ -263,6 +263,49 @@ def graph_host_node(path, bundles):
     return refuses("hipGraphLaunch", "reads 4096 bytes of host memory")
 
 
+@case
+def graph_node_made_to_read_the_host(path, bundles):
+    """A node that copies between devices is told to copy from the host before the graph is instantiated."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.malloc(OTHER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    a.call("hipGraphAddMemcpyNode1D", pGraphNode_=GRAPH + 16, graph=GRAPH, dst=BUFFER, src=OTHER, count=4096, kind=D2D)
+    a.call("hipGraphMemcpyNodeSetParams1D", node=GRAPH + 16, dst=BUFFER, src=HOST, count=2048, kind=H2D)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.write()
+    return refuses("hipGraphLaunch", "reads 2048 bytes of host memory")
+
+
+@case
+def graph_to_symbol(path, bundles):
+    """Of the nodes that copy from the host, those to symbols have their contents recorded: what they read is there at the launch."""
+    a = Program(path, 7)
+    fat, handle, symbol = bundles["standard"], 0x5500_0000_1000, 0x5500_0000_2000
+    a.code_hash = a.code_object(bundles.amdgcn("standard"))
+    low, high = a.blob(fat)
+    a.call("__hipRegisterFatBinary", S_ret=handle, S_blob_hash_lo=low, S_blob_hash_hi=high, S_blob_size=len(fat))
+    a.call("__hipRegisterVar", modules=handle, var=symbol, hostVar=symbol + 8, deviceVar=symbol + 8, size=16,
+           deviceVar__bytes=b"step_table\0", deviceVar__present=1)
+    a.malloc(BUFFER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    low, high = a.blob(words([5, 6, 7, 8]))
+    a.call("hipGraphAddMemcpyNodeToSymbol", pGraphNode_=GRAPH + 16, graph=GRAPH, symbol=symbol, src=HOST, count=16, offset=0, kind=H2D,
+           S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.launch("use_counter", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(1), i32(64)])
+    a.check(BUFFER, [7_000_000 + 5 + position % 4 for position in range(64)])
+    a.call("hipGraphExecMemcpyNodeSetParamsToSymbol", hGraphExec=EXEC, node=GRAPH + 16, symbol=symbol, src=HOST + 64, count=8, offset=4,
+           kind=H2D, **dict(zip(("S_blob_hash_lo", "S_blob_hash_hi"), a.blob(words([50, 60])))))
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.launch("use_counter", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(1), i32(64)])
+    a.check(BUFFER, [8_000_000 + (5, 50, 60, 8)[position % 4] for position in range(64)])
+    a.write()
+    return passes(2)
+
+
 def rows(values, width, pitch):
     """Rows of bytes at a pitch, up to the last byte copied."""
     data = words(values)
@@ -465,6 +508,34 @@ def array_copies(path, bundles, whole):
     return passes(2) if whole else refuses("it reads 256 bytes of host memory for an array", "hipMemcpy3D")
 
 
+@case
+def array_of_unknown_elements(path, bundles):
+    """Arrays made by these have their format recorded by its address alone: they, and what uses them, are refused by name."""
+    a = Program(path, 8).start(bundles)
+    array = 0x7FA0_0000_1000
+    a.call("hipMallocArray", array_=array, desc=0x1234, width=8, height=4, flags=0)
+    low, high = a.blob(words(iota(100, 64)))
+    parms = bytearray(parms3d((HOST, 64, 8, 4), (0, 0, 0, 0), (8, 4, 1), H2D))
+    struct.pack_into("<Q", parms, 64, array)
+    a.call("hipMemcpy3D", p=1, p__inline=bytes(parms), S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.write()
+    return refuses("hipMallocArray", "upstream records only the address of desc",
+                   info=["hipMallocArray: upstream records only the address of desc",
+                         "hipMemcpy3D: it copies elements of an array whose format no recorded call tells"])
+
+
+@case
+def failed_creation(path, bundles):
+    """What creates arrays and pools is recorded whether or not it succeeded: it has to fail in the same way."""
+    a = Program(path, 7).start(bundles)
+    a.call("hipArrayCreate", S_ret=1, pHandle_=0, pAllocateArray=1, pAllocateArray__inline=struct.pack("<QQII", 0, 0, 0x03, 2))
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 8, 1024)
+    a.check(BUFFER, iota(8, 1024))
+    a.write()
+    return passes(1)
+
+
 CASES["array_copies"] = lambda path, bundles: array_copies(path, bundles, True)
 CASES["array_copies_cut_short"] = lambda path, bundles: array_copies(path, bundles, False)
 
@@ -657,6 +728,15 @@ def damaged_blob(path, bundles):
     a.contents[list(a.contents)[-1]] = words(iota(2, 64))
     a.write()
     return refuses("hipMemcpy", "is damaged: the hash of its contents")
+
+
+@case
+def empty_blob(path, bundles):
+    a = small(path, bundles)
+    a.upload(BUFFER, iota(1, 64))
+    a.contents[list(a.contents)[-1]] = b""
+    a.write()
+    return refuses("hipMemcpy", ".blob is empty")
 
 
 @case

@@ -271,6 +271,8 @@ impl<'a> Translator<'a> {
                 self.state.graph_read(call.word(graph), read);
             } else if let Some(exec) = call.param("hGraphExec") {
                 self.state.exec_read(call.word(exec), read);
+            } else if let Some(node) = call.param("node").or_else(|| call.param("hNode")) {
+                self.state.node_read(call.word(node), read);
             }
         }
         if matches!(call.api.name, "hipGraphLaunch" | "hipGraphLaunch_spt") {
