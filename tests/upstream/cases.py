@@ -560,8 +560,12 @@ def arguments(path, bundles):
     target = OTHER + 128
     a.launch("fill_halves", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [u32(target), u32(target >> 32), u32(500), i32(64)])
     a.check(OTHER, iota(3, 32) + iota(500, 64))
+    # A low half that could be any small number.
+    target = BUFFER + 128
+    a.launch("fill_halves", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [u32(target), u32(target >> 32), u32(900), i32(64)])
+    a.check(BUFFER, values[:32] + iota(900, 64) + values[96:])
     a.write()
-    return passes(2)
+    return passes(3)
 
 
 @case
