@@ -717,12 +717,15 @@ def trailer_id_with_another_length(path, bundles):
     return refuses("(event 65535)")
 
 
-@case
-def withheld(path, bundles):
-    a = small(path, bundles)
+def withheld(path, bundles, version):
+    a = small(path, bundles, version)
     a.call("hipMemcpy", dst=BUFFER, src=HOST, sizeBytes=64, kind=H2D, S_blob_hash_lo=WITHHELD[0], S_blob_hash_hi=WITHHELD[1])
     a.write()
     return refuses("hipMemcpy", "withholds")
+
+
+for known in (7, 9):
+    CASES["withheld_v%d" % known] = lambda path, bundles, version=known: withheld(path, bundles, version)
 
 
 @case
