@@ -179,8 +179,8 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
-    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
-    /// --info: of the recorded run, without a GPU
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .pftrace, and .gz behind it.
+    /// Turns --timing on. With --info: of the recorded run, without a GPU
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     trace: Option<PathBuf>,
 
