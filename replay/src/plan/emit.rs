@@ -120,7 +120,7 @@ impl<'a> Planner<'a> {
         };
         let filtered = !left_out && self.is_filtered(&call)?;
         self.planned.filtered += u64::from(filtered);
-        let left_out = left_out || filtered;
+        let left_out = left_out || (filtered && !self.leaves_node(&call));
         if left_out {
             self.account.left_out(api);
         }
@@ -274,7 +274,13 @@ impl<'a> Planner<'a> {
         }
         let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
             Some(placed) => placed,
-            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            None => match self.empty_node_thunk(call, chunk, &mut draft)? {
+                Some(thunk) => {
+                    flags &= !flag::KERNEL;
+                    thunk
+                }
+                None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            },
         };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);

@@ -142,15 +142,19 @@ impl<'a> Planner<'a> {
             let recorded: Vec<u32> = self.used(call, HandleKind::Event).collect();
             let objects = &mut self.planned.shape.objects;
             if filtered && call.api.effect == Effect::Enqueue {
-                objects.extend(recorded);
-            } else if self.specials[usize::from(call.api.id)] == Special::EventRecord {
-                recorded.iter().for_each(|event| drop(objects.remove(event)));
+                objects.extend(recorded.iter().copied());
+            }
+            match self.specials[usize::from(call.api.id)] {
+                Special::EventRecord => recorded.iter().for_each(|event| drop(objects.remove(event))),
+                Special::BeginCapture => self.captures += u32::from(call.succeeded()),
+                Special::EndCapture => self.captures = self.captures.saturating_sub(u32::from(call.succeeded())),
+                _ => {}
             }
         }
         Ok(filtered)
     }
 
-    fn looks_filtered(&self, call: &Call<'_>) -> Result<bool, Refusal> {
+    pub(crate) fn looks_filtered(&self, call: &Call<'_>) -> Result<bool, Refusal> {
         let Some(filter) = self.choices.kernel_filter.as_deref().filter(|_| call.succeeded()) else {
             return Ok(false);
         };
@@ -191,7 +195,7 @@ impl<'a> Planner<'a> {
         draft: &mut Draft,
     ) -> Result<Option<&'static Api>, Refusal> {
         let names_by_parameter = call.api.param_with(names_kernel).is_some() && call.api.effect == Effect::Enqueue;
-        if self.replaced.is_empty() || !call.succeeded() || !names_by_parameter {
+        if self.replaced.is_empty() || !call.succeeded() || !names_by_parameter || self.looks_filtered(call)? {
             return Ok(None);
         }
         let names = self.kernel_names(call)?;
