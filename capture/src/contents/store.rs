@@ -174,49 +174,32 @@ impl Store {
     /// several times what hashing it does.
     pub(super) fn store_batch(&self, batch: &[Job], staging: &mut Vec<u8>) -> io::Result<()> {
         let hashes: Vec<Hash> = batch.iter().map(|job| hash_of(&job.buffer)).collect();
-        let mut new = Vec::new();
+        let mut new: Vec<New<'_>> = Vec::new();
+        let mut decided = Ok(());
         {
             let mut state = self.state();
             for (job, hash) in batch.iter().zip(&hashes) {
-                let len_bytes = job.buffer.len_bytes() as u64;
-                if let Decision::Write(place, pack) = self.decide(&mut state, job.number, hash, len_bytes)? {
-                    state.prefixes.extend(prefix_of(&job.buffer));
-                    new.push((job, hash, place, pack));
+                match self.decide(&mut state, job.number, hash, job.buffer.len_bytes() as u64) {
+                    Ok(Decision::Write(place, pack)) => {
+                        state.prefixes.extend(prefix_of(&job.buffer));
+                        new.push((job, hash, place, pack));
+                    }
+                    Ok(Decision::Done) => {}
+                    Err(error) => {
+                        decided = Err(error);
+                        break;
+                    }
                 }
             }
-            self.write_entries(&mut state)?;
+            decided = decided.and(self.write_entries(&mut state));
         }
-        let mut rest = &new[..];
-        while let Some((first, _, place, pack)) = rest.first() {
-            // Those that follow each other in one pack, as far as they fit the staging buffer.
-            let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
-            let run = rest
-                .iter()
-                .take_while(|(_, _, next, _)| {
-                    next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
-                })
-                .count();
-            if run > 1 {
-                staging.clear();
-                for (job, _, next, _) in &rest[..run] {
-                    staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
-                    job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
-                }
-                pack.write_all_at(staging, place.offset_bytes)?;
-            } else {
-                let mut at = place.offset_bytes;
-                for piece in first.buffer.pieces() {
-                    pack.write_all_at(piece, at)?;
-                    at += piece.len() as u64;
-                }
-            }
-            rest = &rest[run.max(1)..];
-        }
+        // Where there is no room for all, what there is room for is stored all the same.
+        let (count, written) = write_runs(&new, staging);
         let mut state = self.state();
-        for (job, hash, place, _) in new {
+        for (job, hash, place, _) in new.into_iter().take(count) {
             state.written(job.number, hash, hash, place);
         }
-        self.write_entries(&mut state)
+        decided.and(written).and(self.write_entries(&mut state))
     }
 
     /// Stores contents straight from the program's memory, on the calling thread. `Ok(false)`: it could not be read.
@@ -432,6 +415,53 @@ impl StoreState {
 fn prefix_of(buffer: &Buffer) -> Option<(u64, Hash)> {
     let first = buffer.pieces().next().filter(|_| buffer.len_bytes() > PIECE_BYTES)?;
     Some((buffer.len_bytes() as u64, *blake3::hash(first.get(..PREFIX_BYTES)?).as_bytes()))
+}
+
+/// Contents that are not there yet: the job, the hash, and the place they are to have.
+type New<'a> = (&'a Job, &'a Hash, Place, Arc<GuardedFile>);
+
+/// Writes contents, those that follow each other in a pack together. Returns how many of them were written whole, from the
+/// first on.
+fn write_runs(new: &[New<'_>], staging: &mut Vec<u8>) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while let Some((_, _, place, pack)) = new.get(written) {
+        // Those that follow each other, as far as they fit the staging buffer.
+        let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
+        let run = new[written..]
+            .iter()
+            .take_while(|(_, _, next, _)| {
+                next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
+            })
+            .count();
+        if run > 1 {
+            staging.clear();
+            for (job, _, next, _) in &new[written..written + run] {
+                staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
+                job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
+            }
+            if pack.write_all_at(staging, place.offset_bytes).is_ok() {
+                written += run;
+                continue;
+            }
+            // One by one, to keep what there is room for.
+        }
+        for one in &new[written..written + run.max(1)] {
+            if let Err(error) = write_one(one) {
+                return (written, Err(error));
+            }
+            written += 1;
+        }
+    }
+    (written, Ok(()))
+}
+
+fn write_one((job, _, place, pack): &New<'_>) -> io::Result<()> {
+    let mut at = place.offset_bytes;
+    for piece in job.buffer.pieces() {
+        pack.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
 }
 
 fn hash_of(buffer: &Buffer) -> Hash {

@@ -35,6 +35,8 @@ pub(crate) enum Special {
     GetLastError,
     /// `hipPeekAtLastError`.
     PeekLastError,
+    /// `hipExtGetLastError`: what the OS thread's call before this one returned, whatever it was.
+    LastCommandError,
     /// Names a kernel by a host symbol.
     RegisterFunction,
     /// Names a device variable by a host symbol.
@@ -80,7 +82,8 @@ impl Special {
             "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
             "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
-            "hipGetLastError" | "hipExtGetLastError" => Special::GetLastError,
+            "hipGetLastError" => Special::GetLastError,
+            "hipExtGetLastError" => Special::LastCommandError,
             "hipPeekAtLastError" => Special::PeekLastError,
             "__hipRegisterFunction" => Special::RegisterFunction,
             "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
@@ -370,6 +373,8 @@ impl<'a> Planner<'a> {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
             Special::PeekLastError if self.multiplexed => draft.flags |= flag::PEEK_ERROR,
+            // The OS thread's call before this one may be another captured thread's.
+            Special::LastCommandError if self.multiplexed => draft.flags |= flag::ANY_OUTCOME,
             // The thread that ends a capture must be the one that began it unless the capture is relaxed, and a captured
             // thread may change OS threads around a blocking call here.
             Special::BeginCapture if self.multiplexed => draft.set(1, CAPTURE_RELAXED),
