@@ -512,7 +512,7 @@ pub(crate) fn finish() {
     let end = |from| GATE.compare_exchange(from, gate::ENDING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     let was_stopped = !end(gate::RECORDING) && !end(gate::WINDOWED);
     if let Some(blobs) = process.blobs() {
-        blobs.flush();
+        blobs.finish();
     }
     let closed = close_idle_streams(process);
     // What could not be written meanwhile has stopped the recording too, however late.

@@ -137,27 +137,34 @@ struct Arguments {
 
     /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
     /// placement off
-    #[arg(long, conflicts_with = "guard_blocks", help_heading = "Regions")]
+    #[arg(long, group = "guards", help_heading = "Regions")]
     guard_segments: bool,
 
     /// The same for each block of a sidecar
-    #[arg(long, help_heading = "Regions")]
+    #[arg(long, group = "guards", help_heading = "Regions")]
     guard_blocks: bool,
 
     /// Smallest size in bytes to guard
-    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Regions")]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "guards", help_heading = "Regions")]
     guard_min_bytes: u64,
 
     /// Largest size in bytes to guard
-    #[arg(long, value_name = "BYTES", default_value_t = u64::MAX, hide_default_value = true, help_heading = "Regions")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = u64::MAX,
+        hide_default_value = true,
+        requires = "guards",
+        help_heading = "Regions"
+    )]
     guard_max_bytes: u64,
 
     /// Device memory in MiB to guard
-    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Regions")]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, requires = "guards", help_heading = "Regions")]
     guard_budget_mb: u64,
 
     /// Put the end of what is guarded right at its guard, however its beginning is aligned then
-    #[arg(long, help_heading = "Regions")]
+    #[arg(long, requires = "guards", help_heading = "Regions")]
     guard_exact_align: bool,
 
     /// Name every kernel pointer argument that lies in no live allocation
@@ -180,8 +187,8 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
-    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
-    /// --info: of the recorded run, without a GPU
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .pftrace, and .gz behind it.
+    /// Turns --timing on. With --info: of the recorded run, without a GPU
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     trace: Option<PathBuf>,
 

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod convert;
 pub mod device_map;
 pub mod driver;
+pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
 #[doc(hidden)]
