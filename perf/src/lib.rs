@@ -23,7 +23,7 @@
 //! };
 //! let (before, after) = (run(1_000_000), run(1_200_000));
 //! let comparison = Comparison::of_reports((Path::new("a.json"), &before), (Path::new("b.json"), &after))?;
-//! assert_eq!(comparison.wall.verdict, Verdict::Slower);
+//! assert_eq!(comparison.verdict, Verdict::Slower);
 //! # Ok::<(), hrr_perf::report::ReportError>(())
 //! ```
 
