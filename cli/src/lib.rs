@@ -20,6 +20,7 @@
 
 mod manual;
 mod reference;
+mod standard_error;
 mod text;
 mod variable;
 

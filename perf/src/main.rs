@@ -3,6 +3,10 @@
 //! Exit codes: 0 done, 1 slower than `--fail-above` allows, 2 a report that cannot be read, a replay that did not pass, or
 //! wrong usage.
 
+// In place of the standard library's.
+#[macro_use(eprint, eprintln)]
+extern crate hrr_cli;
+
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

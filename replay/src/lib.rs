@@ -6,6 +6,10 @@
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 
+// In place of the standard library's, in every module below.
+#[macro_use(eprint, eprintln)]
+extern crate hrr_cli;
+
 pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;

@@ -158,6 +158,40 @@ fn a_runtime_that_is_no_library() {
 }
 
 #[test]
+fn a_standard_error_that_nobody_reads_changes_no_exit_code() {
+    let recording = small_recording();
+    let archive = recording.archive.to_str().unwrap();
+    let missing = "/nonexistent/app.hrr";
+    for (program, arguments, code) in [
+        ("hrr-playback", &[missing][..], 1),
+        ("hrr-playback", &[archive, "--report", "/nonexistent/report.json"], 1),
+        ("hrr-playback", &[archive, "--trace-kernels"], 0),
+        ("hrr-perf", &["compare", missing, missing], 2),
+        ("hrr-capture", &["check", missing], 1),
+        ("hrr-capture", &["--", "/nonexistent/app"], 127),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(built::output(&format!("bin/{program}")));
+        command.args(arguments).env("LD_LIBRARY_PATH", built::libraries()).stderr(writer);
+        let status = command.stdout(std::process::Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{program} {arguments:?}");
+    }
+}
+
+#[test]
+fn what_would_choose_nothing_is_refused() {
+    let recording = small_recording();
+    let refused = |arguments: &[&str]| Replay::of_recording(&recording).args(arguments.iter().copied()).run().run;
+    expect_refusal(&refused(&["--replace-kernel", "axpy=/nonexistent"]), &["axpy", "launched: block_sum"]);
+    for option in ["--range", "--kernels"] {
+        let run = refused(&[option, "5..2"]);
+        run.expect_code(1);
+        assert!(run.stderr.contains("A less than B"), "{run}");
+    }
+}
+
+#[test]
 fn no_runtime_anywhere() {
     let recording = small_recording();
     let replay = Replay::of(&recording.archive).without_env("LD_LIBRARY_PATH").env("ROCM_PATH", "/nonexistent");

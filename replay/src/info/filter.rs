@@ -124,6 +124,9 @@ impl FromStr for EventRange {
                 None => number(to)?,
             },
         };
+        if start >= end {
+            return Err("there is no event in it; give A..B with A less than B".to_owned());
+        }
         Ok(EventRange(start..end))
     }
 }

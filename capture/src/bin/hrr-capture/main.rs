@@ -9,6 +9,10 @@
 //! * [`verdict`]: the lines at the end
 //! * [`check`]: `hrr-capture check`
 
+// In place of the standard library's, in every module below.
+#[macro_use(eprint, eprintln)]
+extern crate hrr_cli;
+
 mod check;
 mod cli;
 mod interception;
