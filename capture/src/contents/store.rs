@@ -141,7 +141,7 @@ impl Store {
         let offset_bytes = state.pack_bytes.next_multiple_of(ALIGN_BYTES);
         check_size_limit(offset_bytes + len_bytes)?;
         state.pack_bytes = offset_bytes + len_bytes;
-        state.preallocate(&file);
+        state.preallocate(&file, len_bytes);
         Ok((pack, file, offset_bytes))
     }
 
@@ -343,7 +343,15 @@ unsafe fn write_region(
 ) -> io::Result<Option<Hash>> {
     let mut hasher = blake3::Hasher::new();
     let mut done = 0;
+    let (least, most) = PREALLOCATE_BYTES.into_inner();
+    let mut ahead = least;
     while done < len_bytes {
+        if len_bytes > most && done >= ahead {
+            // As much again as could be written. Best effort: a file system that makes none ahead makes them when it must.
+            let more = done.clamp(least, most).min(len_bytes - done);
+            let _ = pack.preallocate(offset_bytes + done, more);
+            ahead = done + more;
+        }
         let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(piece.len());
         let piece = &mut piece[..len];
         match region.as_range() {
@@ -365,9 +373,14 @@ unsafe fn write_region(
 }
 
 impl StoreState {
-    /// Has blocks made for what was reserved and some more, as far as the file system can.
-    fn preallocate(&mut self, pack: &GuardedFile) {
+    /// Has blocks made for what was reserved and some more, as far as the file system can. Longer contents get theirs as
+    /// they are written: a call may name more memory than there is.
+    fn preallocate(&mut self, pack: &GuardedFile, len_bytes: u64) {
         let (least, most) = PREALLOCATE_BYTES.into_inner();
+        if len_bytes > most {
+            self.preallocated_bytes = self.preallocated_bytes.max(self.pack_bytes);
+            return;
+        }
         if self.pack_bytes <= self.preallocated_bytes.max(least) {
             return;
         }
