@@ -69,7 +69,7 @@ impl<'a> Planner<'a> {
         blocks_others: bool,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
-        let stand_in = self.shape_stand_in(api, &record);
+        let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
         if let Some(stand_in) = stand_in {
             self.account.left_out(api);
             self.account.recorded(stand_in);
@@ -107,17 +107,25 @@ impl<'a> Planner<'a> {
                 true
             }
             Policy::Replay | Policy::ReplayAs(_) => {
-                let not_reissued = record.ret() == OUT_OF_MEMORY
-                    || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
-                self.planned.failures_not_reissued += u64::from(not_reissued);
-                not_reissued
+                let special = self.specials[usize::from(api.id)];
+                // Captures are begun relaxed where captured threads share OS threads.
+                let relaxed = self.multiplexed && special == Special::ExchangeCaptureMode;
+                self.planned.skipped += u64::from(relaxed);
+                // What only tells of the last error failed at nothing itself.
+                let tells = matches!(special, Special::GetLastError | Special::PeekLastError);
+                let may_fit = record.ret() == OUT_OF_MEMORY && !tells && !relaxed;
+                self.planned.failures_not_reissued += u64::from(may_fit);
+                relaxed || may_fit
             }
         };
-        let filtered = !left_out && self.is_filtered(&call);
+        let filtered = !left_out && self.is_filtered(&call)?;
         self.planned.filtered += u64::from(filtered);
-        let left_out = left_out || filtered;
+        let left_out = left_out || (filtered && !self.leaves_node(&call));
         if left_out {
             self.account.left_out(api);
+        }
+        if filtered {
+            self.forget_put_off(&call);
         }
         // A planted loss is one that nothing accounts for.
         if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
@@ -269,7 +277,13 @@ impl<'a> Planner<'a> {
         }
         let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
             Some(placed) => placed,
-            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            None => match self.empty_node_thunk(call, chunk, &mut draft)? {
+                Some(thunk) => {
+                    flags &= !flag::KERNEL;
+                    thunk
+                }
+                None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            },
         };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);

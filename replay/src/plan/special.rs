@@ -87,7 +87,9 @@ impl Special {
             "hipPeekAtLastError" => Special::PeekLastError,
             "__hipRegisterFunction" => Special::RegisterFunction,
             "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
-            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => Special::BeginCapture,
+            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" | "hipStreamBeginCaptureToGraph" => {
+                Special::BeginCapture
+            }
             "hipStreamEndCapture" | "hipStreamEndCapture_spt" => Special::EndCapture,
             "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
@@ -377,7 +379,11 @@ impl<'a> Planner<'a> {
             Special::LastCommandError if self.multiplexed => draft.flags |= flag::ANY_OUTCOME,
             // The thread that ends a capture must be the one that began it unless the capture is relaxed, and a captured
             // thread may change OS threads around a blocking call here.
-            Special::BeginCapture if self.multiplexed => draft.set(1, CAPTURE_RELAXED),
+            Special::BeginCapture if self.multiplexed => {
+                if let Some(mode) = call.api.params.iter().find(|param| param.name == "mode") {
+                    draft.set(mode.word, CAPTURE_RELAXED);
+                }
+            }
             Special::ModuleLoad => {
                 let address = self.image_address(call, 1)?;
                 draft.set(1, address);
