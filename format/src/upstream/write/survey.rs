@@ -10,6 +10,9 @@ use crate::upstream::layout::{Extra, Layout, Meaning, TABLE_RUNTIME_ENTRIES};
 impl<'a> Writer<'a> {
     /// Names what would be lost, and finds what graphs read.
     pub(super) fn survey(&mut self, calls: &[Placed<'a>]) {
+        if self.archive.manifest().flight_recorder_bytes.is_some() {
+            self.lose("note that only the last calls of each thread were kept, by a flight recorder");
+        }
         let mut captured = HashSet::new();
         for call in calls {
             let record = call.record;
