@@ -139,6 +139,9 @@ impl Planner<'_> {
 
     /// The entry point that stands for a call's in a replay by shape, where another does.
     pub(crate) fn shape_stand_in(&mut self, api: &'static Api, record: &Record<'_>) -> Option<&'static Api> {
+        if !self.is_shape_only() {
+            return None;
+        }
         let is_kernel_node = match api.name {
             "hipGraphAddKernelNode" => true,
             "hipGraphAddNode" => record
@@ -147,7 +150,7 @@ impl Planner<'_> {
                 .is_some_and(|kind| kind == NODE_KIND_KERNEL),
             _ => false,
         };
-        if !self.is_shape_only() || !is_kernel_node {
+        if !is_kernel_node {
             return None;
         }
         self.planned.shape.empty_nodes += 1;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
-use hrr_format::catalogue::APIS;
+use hrr_format::catalogue::{APIS, Api};
 
 use super::progress::Progress;
 use super::spinning::Cores;
@@ -532,6 +532,9 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             // SAFETY: a device-setting call has at least one argument word.
             self.device = unsafe { instruction.words.read() } as i32;
         }
+        if flags & flag::SWITCHES_CONTEXT != 0 && outcome.code == 0 {
+            self.ask_device();
+        }
         if flags & flag::ANY_OUTCOME == 0 && outcome.code != instruction.expected {
             self.shared.fail(Failure {
                 event: instruction.event,
@@ -554,6 +557,20 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             outcome.code = cell.load(Ordering::Relaxed);
         } else if outcome.code != 0 && outcome.code != NOT_READY && instruction.flags & flag::AUXILIARY == 0 {
             cell.store(outcome.code, Ordering::Relaxed);
+        }
+    }
+
+    /// A context was made current or taken away, and runtimes differ in what that does to the device.
+    #[cold]
+    fn ask_device(&mut self) {
+        let Some(api) = Api::by_name("hipGetDevice") else { return };
+        let Some(function) = self.shared.runtime.entry_point(api) else { return };
+        let mut device = self.device;
+        let word = &raw mut device as u64;
+        // SAFETY: hipGetDevice takes the address of one int, which is writable.
+        let outcome = unsafe { THUNKS[usize::from(api.id)](function, &word) };
+        if outcome.code == 0 {
+            self.device = device;
         }
     }
 
