@@ -7,11 +7,12 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use crossbeam::channel::{Receiver, bounded};
 
 use hrr_format::archive::Archive;
-use hrr_format::catalogue::Api;
+use hrr_format::catalogue::Effect;
 use hrr_format::record::Record;
 
 use super::Assignment;
 use super::edges::Hands;
+use super::emit::copies_host_memory;
 use super::timeline::{Point, Timeline};
 use crate::prefetch;
 use crate::triage::event_index::EventIndex;
@@ -50,18 +51,22 @@ impl<'a> Reader<'a> {
         Reader { archive, assignment: assignment.clone(), index, timeline, events: 0 }
     }
 
-    /// Whether another captured thread of the same worker makes a call before this one returns.
+    /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
+    /// returns.
     fn blocks_others(&self, lane: u32, record: &Record<'_>) -> bool {
-        if !self.assignment.multiplexed() || !self.archive.api(record.api()).known.is_some_and(Api::blocks) {
+        let multiplexed = self.assignment.multiplexed();
+        let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
+        if !api.blocks() && api.effect != Effect::Enqueue {
             return false;
         }
         let worker_of = &self.assignment.worker_of;
         let worker = worker_of[lane as usize];
-        worker_of.iter().enumerate().any(|(other, &of)| {
+        let overlapped = worker_of.iter().enumerate().any(|(other, &of)| {
             of == worker
                 && other as u32 != lane
                 && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
-        })
+        });
+        overlapped && (api.blocks() || copies_host_memory(record))
     }
 }
 

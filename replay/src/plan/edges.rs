@@ -63,6 +63,8 @@ pub(crate) struct Entered {
     /// Progress of the captured thread once it has returned.
     pub(crate) count: u64,
     /// The stream it enqueues on without blocking; 0 = none.
+    pub(crate) stream: u32,
+    /// The same, where it surely does not wait for the device.
     pub(crate) in_order_on: u32,
     /// Whether another runner makes it.
     pub(crate) handed_off: bool,
@@ -141,7 +143,7 @@ struct Edges {
     settings: EdgeSettings,
     /// The call that each captured thread is in.
     open: Vec<Option<(Node, Option<Box<CallFacts>>)>>,
-    /// The last enqueue on each stream object: its captured thread, and its place among all calls.
+    /// The last enqueue on each stream object that surely does not wait for the device: its captured thread, and its place among all calls.
     last_enqueue: FxHashMap<u32, (u32, u64)>,
     /// By worker.
     found: Vec<Found>,
@@ -187,14 +189,15 @@ impl Edges {
     }
 
     fn entered(&mut self, call: &Entered, mut facts: Option<Box<CallFacts>>) {
-        // Two enqueues that overlapped are in truth unordered: they are issued in the order they were entered.
-        let last = (call.in_order_on != 0).then(|| self.last_enqueue.get(&call.in_order_on)).flatten();
+        // Two enqueues that overlapped are in truth unordered: they are issued in the order they were entered, unless the
+        // first is a copy that may wait for the device.
+        let last = (call.stream != 0).then(|| self.last_enqueue.get(&call.stream)).flatten();
         let overlapping = last.filter(|(lane, _)| *lane != call.lane).and_then(|&(lane, number)| {
             let (node, _) = self.open[lane as usize].as_ref()?;
             (node.point.number == number).then_some(node)
         });
-        let overlaps = overlapping.is_some();
-        self.totals.unordered += u64::from(overlaps);
+        self.totals.unordered += u64::from(overlapping.is_some());
+        let overlaps = overlapping.is_some() && call.in_order_on != 0;
         let known = facts.as_mut().unwrap_or(&mut self.no_facts);
         let found = &mut self.found[self.settings.worker_of[call.lane as usize] as usize];
         let first = found.waits.len();

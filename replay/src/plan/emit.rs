@@ -67,7 +67,7 @@ impl<'a> Planner<'a> {
         blocks_others: bool,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
-        let stand_in = self.shape_stand_in(api, &record);
+        let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
         if let Some(stand_in) = stand_in {
             self.account.left_out(api);
             self.account.recorded(stand_in);
@@ -105,17 +105,25 @@ impl<'a> Planner<'a> {
                 true
             }
             Policy::Replay | Policy::ReplayAs(_) => {
-                let not_reissued = record.ret() == OUT_OF_MEMORY
-                    || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
-                self.planned.failures_not_reissued += u64::from(not_reissued);
-                not_reissued
+                let special = self.specials[usize::from(api.id)];
+                // Captures are begun relaxed where captured threads share OS threads.
+                let relaxed = self.multiplexed && special == Special::ExchangeCaptureMode;
+                self.planned.skipped += u64::from(relaxed);
+                // What only tells of the last error failed at nothing itself.
+                let tells = matches!(special, Special::GetLastError | Special::PeekLastError);
+                let may_fit = record.ret() == OUT_OF_MEMORY && !tells && !relaxed;
+                self.planned.failures_not_reissued += u64::from(may_fit);
+                relaxed || may_fit
             }
         };
-        let filtered = !left_out && self.is_filtered(&call);
+        let filtered = !left_out && self.is_filtered(&call)?;
         self.planned.filtered += u64::from(filtered);
-        let left_out = left_out || filtered;
+        let left_out = left_out || (filtered && !self.leaves_node(&call));
         if left_out {
             self.account.left_out(api);
+        }
+        if filtered {
+            self.forget_put_off(&call);
         }
         // A planted loss is one that nothing accounts for.
         if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
@@ -207,10 +215,13 @@ impl<'a> Planner<'a> {
         }
 
         let count = self.lanes[lane as usize].planned + 1;
-        let in_order_on = match api.effect {
+        let stream = match api.effect {
             Effect::Enqueue => lowering.facts.enqueues_on.map_or(0, |stream| stream.object),
             _ => 0,
         };
+        let may_wait = stream != 0 && copies_host_memory(&record);
+        // A copy that waits for the device may wait for what the calls that overlap it go on to do: none waits for it.
+        let in_order_on = if may_wait { 0 } else { stream };
         let placeholder = self.edges.placeholder();
         waits.push(placeholder);
         /// The call that waits for itself under the mutation: far enough in for others to have begun.
@@ -219,7 +230,8 @@ impl<'a> Planner<'a> {
             waits.push(Wait { lane, count });
         }
         let (begin, end) = (record.begin(), record.end().max(record.begin()));
-        *entered = Some(Entered { lane, begin, end, count, in_order_on, handed_off: blocks_others, placeholder });
+        *entered =
+            Some(Entered { lane, begin, end, count, stream, in_order_on, handed_off: blocks_others, placeholder });
         self.lanes[lane as usize].planned = count;
 
         for section in record.sections().map_while(Result::ok) {
@@ -272,7 +284,13 @@ impl<'a> Planner<'a> {
         }
         let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, lowering)? {
             Some(placed) => placed,
-            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            None => match self.empty_node_thunk(call, chunk, &mut draft)? {
+                Some(thunk) => {
+                    flags &= !flag::KERNEL;
+                    thunk
+                }
+                None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            },
         };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
@@ -318,12 +336,14 @@ impl<'a> Planner<'a> {
     pub(super) fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
         let lane = &mut self.lanes[call.lane as usize];
         let flags = match special {
-            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            Special::GetLastError | Special::PeekLastError | Special::LastCommandError if lane.last_error_unknown => {
+                flag::ANY_OUTCOME
+            }
             _ => 0,
         };
         let forgotten = match special {
             Special::GetLastError => true,
-            Special::PeekLastError => false,
+            Special::PeekLastError | Special::LastCommandError => false,
             // The next failure that is reissued takes its place.
             _ => !call.succeeded() && call.record.ret() != NOT_READY,
         };
@@ -387,4 +407,13 @@ impl<'a> Planner<'a> {
     pub(crate) fn entry_point(&self, api: &Api) -> Result<*const c_void, Refusal> {
         self.runtime.entry_point(api).ok_or_else(|| Refusal::Missing(self.runtime.path().display().to_string()))
     }
+}
+
+/// Whether an enqueue copies from or to memory of the host: if that is pageable, the runtime may wait for the device in the
+/// call itself.
+pub(super) fn copies_host_memory(record: &Record<'_>) -> bool {
+    record
+        .sections()
+        .map_while(Result::ok)
+        .any(|section| matches!(section.tag, SectionTag::BlobIn | SectionTag::BlobOut))
 }

@@ -96,6 +96,10 @@ impl<'a> Planner<'a> {
         if value == 0 || matches!(field.role, Role::Out(_)) {
             return Ok(());
         }
+        if let Some(function) = self.replacement_in_struct(call, layout, field, element)? {
+            write(function);
+            return Ok(());
+        }
         match field.role {
             // Small values are no addresses, and where headers differ in a struct's layout they may be something else.
             Role::Opaque if value < SMALLEST_ADDRESS => {}
@@ -141,7 +145,8 @@ impl<'a> Planner<'a> {
             }
             Role::VarSymbol => write(self.symbol_address(call, lowering, value)?),
             Role::KernelParams | Role::Extra => {
-                let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
+                let kernel = self.kernel_of_struct(call, layout, element)?;
+                let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role, kernel)?;
                 write(address);
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),

@@ -42,6 +42,7 @@ pub(crate) mod dependency;
 pub(crate) mod draft;
 pub(crate) mod edges;
 pub(crate) mod emit;
+mod empty_node;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
@@ -217,6 +218,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) choices: Choices,
     pub(crate) placement: Arc<Placement>,
     pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// Stream captures under way.
+    pub(crate) captures: u32,
     /// Allocations that are placed, by object, with the object that stands for their addresses.
     pub(crate) placed: FxHashMap<u32, u32>,
     /// Objects that stand for ranges of addresses.
@@ -338,6 +341,7 @@ impl<'a> Planner<'a> {
             choices: settings.choices,
             placement: settings.placement,
             replaced: settings.replaced,
+            captures: 0,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),
             left_in_order: Vec::new(),
