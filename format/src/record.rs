@@ -9,7 +9,7 @@
 //! | 8 | u64 | `begin` tick, read at entry |
 //! | 16 | u64 | `end` tick, read at return; zero while in flight |
 //! | 24 | i32 | return code (`hipError_t` or `int`; zero for calls that return something else) |
-//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; otherwise zero |
+//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; calls that change the thread's context: [`DEVICE_AFTER`] and the device that is current then; otherwise zero |
 //! | 32 | u64 × words | arguments in declaration order (see [`crate::abi`]) |
 //! | then | | sections until `len_bytes` |
 //!
@@ -35,6 +35,10 @@ pub const SECTION_HEADER_BYTES: usize = 8;
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Parameter index of a section that belongs to no parameter.
 pub const NO_PARAM: u8 = 255;
+
+/// Bit of the auxiliary number that says that the other bits are the number of the device that is current on the thread
+/// once the call has returned.
+pub const DEVICE_AFTER: u32 = 1 << 31;
 
 /// Byte offsets of the record header's fields.
 pub mod offset {
@@ -350,7 +354,13 @@ impl<'a> Record<'a> {
 
     /// Number of the kernel a launch names, where it is known.
     pub fn kernel(&self) -> Option<u32> {
-        if self.polls() > 0 { None } else { self.aux().checked_sub(1) }
+        if self.polls() > 0 || self.device_after().is_some() { None } else { self.aux().checked_sub(1) }
+    }
+
+    /// The device that was current on the thread once the call had returned, where the record tells.
+    pub fn device_after(&self) -> Option<i32> {
+        let tells = self.aux() & DEVICE_AFTER != 0 && self.polls() == 0;
+        tells.then_some((self.aux() & !DEVICE_AFTER) as i32)
     }
 
     /// How often in a row a query was answered "not ready"; zero for any other call.
@@ -372,8 +382,8 @@ impl<'a> Record<'a> {
 
     /// All argument words.
     pub fn words(&self) -> impl Iterator<Item = u64> + 'a {
-        let record = *self;
-        (0..record.word_count()).map(move |index| record.word(index))
+        let words = &self.bytes[HEADER_BYTES..self.sections_start()];
+        words.chunks_exact(8).map(|word| word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
     /// The sections. Iteration ends with an error at the first one that is malformed.

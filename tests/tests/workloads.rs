@@ -145,6 +145,7 @@ every_way! {
     launch_rate: Independent;
     transfer_rate: Independent;
     peer_devices: Cooperating;
+    contexts: Cooperating;
     serving: Independent;
     images: Independent;
     execution_contexts: Independent;

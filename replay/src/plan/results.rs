@@ -12,7 +12,6 @@ use super::error::{PlanError, Refusal};
 use super::lower::{Call, Lowering};
 use super::special::HostSide;
 use crate::instruction::Wait;
-use crate::mutation::Mutation;
 use crate::stage::{HostKind, Shape, StageError};
 
 /// A device-to-host result to be compared with what was recorded.
@@ -148,19 +147,15 @@ impl<'a> Planner<'a> {
                 let mut chunk = self.chunks[worker].take().unwrap_or_default();
                 let count = self.lanes[lane as usize].planned + 1;
                 let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
-                let mut waits = Vec::new();
-                // Behind the synchronising call, which another runner may still be in.
-                self.order.after_own(lane, &mut waits);
-                if self.mutation == Some(Mutation::DropEdges) {
-                    waits.clear();
-                }
+                // Behind the synchronising call, which another runner may still be in. The graph may be launched again, by
+                // any thread, once the program has seen the result.
+                let placeholder = self.edges.placeholder();
+                let mut waits = vec![placeholder];
                 let side = HostSide::SaveTo(place);
                 let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
                 self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
-                let point = self.order.issued(lane, count, false);
-                // The graph may be launched again, by any thread, once the program has seen the result.
-                self.order.prolong(lane, point);
+                self.edges.behind(lane, count, placeholder);
                 result.map_err(refuse)?;
                 // The result is kept in the current window, which may be a later one than the launch's.
                 self.host.keep_until(self.host.window(), Wait { lane, count });

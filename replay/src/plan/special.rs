@@ -1,7 +1,7 @@
 //! Calls that need more than the roles of their parameters say: registration of code, graphs' host memory, per-thread
 //! state where captured threads share OS threads.
 
-use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::catalogue::{Api, HandleKind, Role};
 use hrr_format::code_object::image_len;
 use hrr_format::record::{Presence, SectionTag};
 
@@ -31,6 +31,12 @@ pub(crate) enum Special {
     ImportIpc,
     /// Makes a device current.
     SetDevice,
+    /// Makes or destroys a context.
+    MakeContext,
+    /// Makes a context current.
+    UseContext,
+    /// Takes the current context away.
+    PopContext,
     /// `hipGetLastError`.
     GetLastError,
     /// `hipPeekAtLastError`.
@@ -82,6 +88,9 @@ impl Special {
             "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
             "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
+            "hipCtxCreate" | "hipCtxDestroy" => Special::MakeContext,
+            "hipCtxSetCurrent" | "hipCtxPushCurrent" => Special::UseContext,
+            "hipCtxPopCurrent" => Special::PopContext,
             "hipGetLastError" => Special::GetLastError,
             "hipExtGetLastError" => Special::LastCommandError,
             "hipPeekAtLastError" => Special::PeekLastError,
@@ -107,6 +116,23 @@ impl Special {
             "hipLinkAddFile" => Special::LinkAddFile,
             _ => Special::None,
         }
+    }
+}
+
+/// What the roles of an entry point's parameters say, looked up for every call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// It launches a kernel.
+    pub(crate) launches_kernel: bool,
+    /// It takes a function of the program to call back.
+    pub(crate) takes_callback: bool,
+}
+
+impl Traits {
+    /// The traits of an entry point.
+    pub(crate) fn of(api: &Api) -> Self {
+        let takes_callback = api.param_with(|role| matches!(role, Role::Callback)).is_some();
+        Traits { launches_kernel: super::annotate::launches_kernel(api), takes_callback }
     }
 }
 
@@ -373,6 +399,10 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<&'static Api>, Refusal> {
         match self.specials[usize::from(call.api.id)] {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
+            special @ (Special::MakeContext | Special::UseContext | Special::PopContext) => {
+                draft.flags |= flag::SWITCHES_CONTEXT;
+                return self.apply_context(call, special);
+            }
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
             Special::PeekLastError if self.multiplexed => draft.flags |= flag::PEEK_ERROR,
             // The OS thread's call before this one may be another captured thread's.
