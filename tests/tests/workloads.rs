@@ -148,6 +148,7 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
 }
 
 #[test]

@@ -186,18 +186,4 @@ impl<'a> Planner<'a> {
             _ => HostKind::Pageable,
         }
     }
-
-    /// Host memory that stands for the program's at this address for as long as graphs may use it.
-    pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
-        if let Some((base, (size, place))) = self.shadows.range(..=address).next_back() {
-            let offset = address - base;
-            if offset.checked_add(len_bytes).is_some_and(|end| end <= *size) {
-                // SAFETY: `offset` is at most `size`, the length of the place.
-                return Ok(unsafe { (*place as *mut u8).add(offset as usize) });
-            }
-        }
-        let place = self.host.lasting_place(len_bytes)?;
-        self.shadows.insert(address, (len_bytes, place as usize));
-        Ok(place)
-    }
 }

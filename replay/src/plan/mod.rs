@@ -40,6 +40,7 @@ mod empty_node;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+mod graph_host;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
@@ -66,7 +67,6 @@ pub(crate) mod timeline;
 pub(crate) mod visibility;
 pub(crate) mod walk;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -184,7 +184,7 @@ pub(crate) struct Planner<'a> {
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
-    shadows: BTreeMap<u64, (u64, usize)>,
+    graph_host: graph_host::GraphHost,
     images: FxHashMap<u64, usize>,
     /// Recorded devices that are one here.
     twins: Twins,
@@ -295,7 +295,7 @@ impl<'a> Planner<'a> {
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
-            shadows: BTreeMap::new(),
+            graph_host: graph_host::GraphHost::default(),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),

@@ -9,8 +9,8 @@ use hrr_format::stream_file::ContentsMode;
 
 use super::Planner;
 use super::error::{PlanError, Refusal};
+use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::lower::{Call, Lowering};
-use super::special::HostSide;
 use crate::instruction::Wait;
 use crate::mutation::Mutation;
 use crate::stage::{HostKind, Shape, StageError};
@@ -51,8 +51,8 @@ pub(crate) struct Seen {
 pub(super) enum Pending {
     /// The copy writes to its own place.
     Copy(Check),
-    /// A graph writes to host memory at this recorded address.
-    Graph { address: u64, len_bytes: u64, check: Check },
+    /// A graph writes to host memory of this shape at this recorded address.
+    Graph { address: u64, shape: Shape, check: Check },
 }
 
 impl<'a> Planner<'a> {
@@ -85,21 +85,19 @@ impl<'a> Planner<'a> {
             unchecked.fetch_add(1, Ordering::Relaxed);
             self.pending.insert(blob, Pending::Copy(check));
         }
-        for section in call.record.sections().map_while(Result::ok) {
-            if section.tag == SectionTag::GraphHostOut {
-                let what = "the device-to-host result to validate against";
-                if section.presence == Presence::Withheld {
-                    return Err(Refusal::Withheld { what });
-                }
-                let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
-                let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
-                if self.archive.blobs().index().get(blob.number).is_none() {
-                    let _ = self.checks.send(check);
-                    continue;
-                }
-                let pending = Pending::Graph { address, len_bytes: blob.size_bytes, check };
-                self.pending.insert(blob.number, pending);
+        for (section, rows) in graph_host_sections(&call.record, SectionTag::GraphHostOut) {
+            let what = "the device-to-host result to validate against";
+            if section.presence == Presence::Withheld {
+                return Err(Refusal::Withheld { what });
             }
+            let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+            let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
+            let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
+            if self.archive.blobs().index().get(blob.number).is_none() {
+                let _ = self.checks.send(check);
+                continue;
+            }
+            self.pending.insert(blob.number, Pending::Graph { address, shape, check });
         }
         Ok(())
     }
@@ -142,7 +140,8 @@ impl<'a> Planner<'a> {
             }
             // What the graph wrote would have to be kept where nothing waits for it any more.
             Pending::Graph { check, .. } if self.triage.skips_syncs() => check,
-            Pending::Graph { address, len_bytes, check } => {
+            Pending::Graph { address, shape, check } => {
+                let len_bytes = check.shape.packed_bytes().unwrap_or(u64::MAX);
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
                 let mut chunk = self.chunks[worker].take().unwrap_or_default();
@@ -155,7 +154,7 @@ impl<'a> Planner<'a> {
                     waits.clear();
                 }
                 let side = HostSide::SaveTo(place);
-                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
+                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, shape, side, count);
                 self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
                 let point = self.order.issued(lane, count, false);

@@ -167,6 +167,9 @@ impl<'a> Writer<'a> {
         let mut in_flight = 0u64;
         for ordered in merged(streams) {
             let record = ordered.record;
+            if marker::is_timed(record.api()) {
+                self.lose("host memory that devices use directly: what the host stored there, and what devices wrote");
+            }
             if record.api() >= marker::FIRST || record.flags() & flag::ADDED != 0 {
                 continue;
             }
