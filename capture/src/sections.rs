@@ -15,7 +15,7 @@ use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy, Way};
 use crate::contents::host_memory;
-use crate::contents::memory::Trust;
+use crate::contents::memory::{self, Trust};
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
 use crate::hooks::{self, GraphHook, Hook, HookCall};
@@ -455,6 +455,9 @@ impl Drafting<'_> {
         let Some(writer) = self.call.process.blobs() else {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
+        if !memory::is_plausible(len_bytes, trust) {
+            return (Presence::Absent, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
+        }
         let number = writer.blobs.next_number();
         // What is read later may be gone by then, unless it is pinned.
         if self.call.process.pending().read_later(number, region, self.trust(region)) {

@@ -308,6 +308,8 @@ fn recorded_programs_convert_or_say_what_would_be_lost() {
         ("graph_capture", Some("results that graphs leave in host memory")),
         ("poll_query", Some("of hipEventQuery that did not succeed")),
         ("errors", Some("that did not succeed")),
+        ("host_memory", Some("host memory that devices use directly")),
+        ("graph_rows", Some("gaps between the rows of host memory that graphs copy")),
     ] {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let target = scratch.path().join(name);

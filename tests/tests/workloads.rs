@@ -149,6 +149,7 @@ every_way! {
     launch_shapes: Independent;
     secrets: Independent;
     graph_rows: Independent;
+    shared_memory_mix: Independent;
 }
 
 #[test]

@@ -72,7 +72,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam::channel::Sender;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
@@ -185,6 +185,8 @@ pub(crate) struct Planner<'a> {
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
     graph_host: graph_host::GraphHost,
+    /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
+    direct_host_memory: FxHashSet<u64>,
     images: FxHashMap<u64, usize>,
     /// Recorded devices that are one here.
     twins: Twins,
@@ -296,6 +298,7 @@ impl<'a> Planner<'a> {
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
             graph_host: graph_host::GraphHost::default(),
+            direct_host_memory: host_memory::told_of(settings.archive),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             order: Order::new(settings.order, assignment.worker_of.clone()),

@@ -51,8 +51,8 @@ pub(crate) struct Seen {
 pub(super) enum Pending {
     /// The copy writes to its own place.
     Copy(Check),
-    /// A graph writes to host memory of this shape at this recorded address.
-    Graph { address: u64, shape: Shape, check: Check },
+    /// A graph, or a copy to memory that kernels use directly, writes to host memory of this shape at this recorded address.
+    InPlace { address: u64, shape: Shape, check: Check },
 }
 
 impl<'a> Planner<'a> {
@@ -85,6 +85,16 @@ impl<'a> Planner<'a> {
             unchecked.fetch_add(1, Ordering::Relaxed);
             self.pending.insert(blob, Pending::Copy(check));
         }
+        for &(blob, address, shape) in &lowering.direct_results {
+            let Some(packed_bytes) = shape.packed_bytes() else { continue };
+            let check = check(blob, 0, Shape::linear(packed_bytes));
+            if self.archive.blobs().index().get(blob).is_none() {
+                let _ = self.checks.send(check);
+                continue;
+            }
+            let shape = Shape { lead_bytes: 0, tail_bytes: 0, ..shape };
+            self.pending.insert(blob, Pending::InPlace { address, shape, check });
+        }
         for (section, rows) in graph_host_sections(&call.record, SectionTag::GraphHostOut) {
             let what = "the device-to-host result to validate against";
             if section.presence == Presence::Withheld {
@@ -97,7 +107,7 @@ impl<'a> Planner<'a> {
                 let _ = self.checks.send(check);
                 continue;
             }
-            self.pending.insert(blob.number, Pending::Graph { address, shape, check });
+            self.pending.insert(blob.number, Pending::InPlace { address, shape, check });
         }
         Ok(())
     }
@@ -139,8 +149,8 @@ impl<'a> Planner<'a> {
                 Check { ready: Some(Wait { lane, count }), ..check }
             }
             // What the graph wrote would have to be kept where nothing waits for it any more.
-            Pending::Graph { check, .. } if self.triage.skips_syncs() => check,
-            Pending::Graph { address, shape, check } => {
+            Pending::InPlace { check, .. } if self.triage.skips_syncs() => check,
+            Pending::InPlace { address, shape, check } => {
                 let len_bytes = check.shape.packed_bytes().unwrap_or(u64::MAX);
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
