@@ -56,15 +56,24 @@ impl GuardedFile {
     }
 
     /// Writes all of `bytes` at an offset.
-    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
+        self.write_memory_at(bytes.as_ptr(), bytes.len(), offset_bytes)
+    }
+
+    /// As [`Self::write_all_at`], of memory that may not be readable, or may change meanwhile: the kernel reads it.
+    ///
+    /// # Errors
+    /// `EFAULT` where the memory cannot be read; a part of it may have been written then.
+    pub(crate) fn write_memory_at(&self, mut from: *const u8, mut len: usize, mut offset_bytes: u64) -> io::Result<()> {
         let fd = self.fd()?;
-        while !bytes.is_empty() {
-            // SAFETY: `bytes` is a live slice that `pwrite` only reads.
-            let written = unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset_bytes as i64) };
+        while len > 0 {
+            // SAFETY: `pwrite` only reads the memory, and answers with an error where it cannot.
+            let written = unsafe { libc::pwrite(fd, from.cast(), len, offset_bytes as i64) };
             match usize::try_from(written) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
-                    bytes = &bytes[written..];
+                    from = from.wrapping_add(written);
+                    len -= written;
                     offset_bytes += written as u64;
                 }
                 Err(_) => {
@@ -76,6 +85,39 @@ impl GuardedFile {
             }
         }
         Ok(())
+    }
+
+    /// Reads as many bytes as `to` has room for at an offset.
+    pub(crate) fn read_exact_at(&self, mut to: &mut [u8], mut offset_bytes: u64) -> io::Result<()> {
+        let fd = self.fd()?;
+        while !to.is_empty() {
+            // SAFETY: `to` is a live slice of the length passed.
+            let read = unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), offset_bytes as i64) };
+            match usize::try_from(read) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    to = &mut to[read..];
+                    offset_bytes += read as u64;
+                }
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has room made on the disk behind the file's end, without changing its length.
+    ///
+    /// # Errors
+    /// The file system cannot, or has no room; the file is as it was.
+    pub(crate) fn preallocate(&self, offset_bytes: u64, len_bytes: u64) -> io::Result<()> {
+        let fd = self.fd()?;
+        // SAFETY: the descriptor was just found to refer to this file; the call touches no memory of ours.
+        check(unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset_bytes as i64, len_bytes as i64) })
     }
 
     /// Sets the file's length.

@@ -6,7 +6,7 @@ use hrr_format::catalogue::{APIS, Access, Api, Effect, HandleKind, Returns, Role
 use hrr_format::record::section_bytes;
 
 use crate::hooks::Hook;
-use crate::window::keep::Keep;
+use crate::window::keep::{self, Keep};
 
 /// How many entry points there are.
 pub(crate) const API_COUNT: usize = APIS.len();
@@ -141,6 +141,8 @@ pub(crate) struct Plan {
     pub(crate) event_word: Option<u8>,
     /// What becomes of the call outside a window.
     pub(crate) keep: Keep,
+    /// Whether the thread's device may be another one after the call.
+    pub(crate) moves_thread: bool,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -246,6 +248,7 @@ fn plan(api: &'static Api) -> Plan {
         stream_word: api.stream_param().map(|param| api.params[param].word),
         event_word: event_word(api),
         keep: Keep::of(api),
+        moves_thread: keep::moves_thread(api),
     };
     choose_route(&mut plan);
     plan

@@ -458,6 +458,7 @@ fn new_process_dir(root: &std::path::Path, pid: u32) -> Result<PathBuf, (PathBuf
 fn say_recording(process: &Process) {
     let contents = match process.config.contents {
         ContentsMode::Contents => "yes — host buffers, kernel arguments and code objects are recorded",
+        ContentsMode::MetadataOnly if process.config.flight_recorder_bytes.is_some() => "no — metadata only",
         ContentsMode::MetadataOnly => "no — metadata only; set HIP_HRR_CAPTURE_CONTENT=1 to record contents",
     };
     let part = match process.config.window {
@@ -511,7 +512,7 @@ pub(crate) fn finish() {
     let end = |from| GATE.compare_exchange(from, gate::ENDING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     let was_stopped = !end(gate::RECORDING) && !end(gate::WINDOWED);
     if let Some(blobs) = process.blobs() {
-        blobs.flush();
+        blobs.finish();
     }
     let closed = close_idle_streams(process);
     // What could not be written meanwhile has stopped the recording too, however late.

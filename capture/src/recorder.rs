@@ -53,6 +53,8 @@ struct Hot {
     stream: Cell<*const ThreadStream>,
     /// Number of the window that the thread made its last recorded call in; zero without windows.
     window: Cell<u64>,
+    /// Whether the windows know of the device that the thread's work outside of them is for.
+    device_known: Cell<bool>,
     /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
     polled: Cell<*mut u8>,
 }
@@ -64,6 +66,7 @@ thread_local! {
             runtime: Cell::new(0),
             stream: Cell::new(std::ptr::null()),
             window: Cell::new(0),
+            device_known: Cell::new(false),
             polled: Cell::new(std::ptr::null_mut()),
         }
     };
@@ -103,6 +106,7 @@ pub(crate) fn forget_stream() {
     HOT.with(|hot| {
         hot.stream.set(std::ptr::null());
         hot.window.set(0);
+        hot.device_known.set(false);
         hot.polled.set(std::ptr::null_mut());
     });
 }

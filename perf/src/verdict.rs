@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::change::{Basis, Change, Verdict};
+use crate::comparison::Duration;
 use crate::line::{Line, LineKind};
 use crate::report::CallKind;
 use crate::stats::Interval;
@@ -66,6 +67,8 @@ pub struct Typical {
     pub change: f64,
     /// 95 % interval of the change.
     pub interval: Option<Interval>,
+    /// What it takes on each side, in nanoseconds.
+    pub medians_ns: [f64; 2],
 }
 
 /// What may be the cause, in the order in which it is looked at.
@@ -183,6 +186,7 @@ fn typical(lines: &[Line]) -> Vec<Typical> {
             name: if line.kind == LineKind::Kernel { format!("kernel {}", line.name) } else { line.name.clone() },
             change: typical.change.unwrap_or(0.0),
             interval: typical.interval,
+            medians_ns: [typical.baseline.median, typical.candidate.median],
         })
         .collect();
     named.sort_by(|a, b| b.change.abs().total_cmp(&a.change.abs()));
@@ -263,6 +267,12 @@ impl Finding {
 impl Typical {
     /// As a part of a sentence.
     fn words(&self) -> String {
+        /// Change from which both times are told instead: of next to nothing, everything is many times as much.
+        const MANY_TIMES: f64 = 9.0;
+        if self.change >= MANY_TIMES {
+            let [before, after] = self.medians_ns.map(Duration);
+            return format!("a typical {} takes {after} where it took {before}", self.name);
+        }
         let interval = self.interval.map_or_else(String::new, |interval| {
             format!(" (95 % CI {:+.1} to {:+.1})", interval.low * 100.0, interval.high * 100.0)
         });
@@ -367,6 +377,15 @@ mod tests {
         let text = find(&same, &lines, true).sentence(&same);
         assert!(text.contains("; but a typical hipLaunchKernel takes +20.0 % (95 % CI "), "{text}");
         assert!(!text.contains("hipStreamSynchronize"), "{text}");
+    }
+
+    #[test]
+    fn what_took_next_to_nothing_before_is_told_in_times() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let mut lines = [line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 500.0)];
+        lines[0].typical = Some(Change::new(noisy(50.0), noisy(50_000.0)));
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.ends_with("; but a typical hipStreamSynchronize takes 50.17 us where it took 50 ns"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use hrr_cli::Generate;
 
 use hrr_format::archive::{Archive, Damaged};
@@ -38,6 +38,7 @@ use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
+use crate::variables;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -186,8 +187,8 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
-    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
-    /// --info: of the recorded run, without a GPU
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .pftrace, and .gz behind it.
+    /// Turns --timing on. With --info: of the recorded run, without a GPU
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     trace: Option<PathBuf>,
 
@@ -334,7 +335,7 @@ struct Arguments {
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
 
-    /// Write the manual page, or completions for a shell
+    /// Write the manual page, completions for a shell, or the reference of options and variables
     #[arg(long, value_enum, hide = true)]
     generate: Option<Generate>,
 }
@@ -369,7 +370,9 @@ impl From<OrderArgument> for OrderMode {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = hrr_cli::with_variables(Arguments::command(), &variables::all());
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors; everything else is 1, because 2 says that results diverged.
@@ -390,7 +393,7 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(what) = arguments.generate {
-        let written = hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout());
+        let written = hrr_cli::generate(what, Arguments::command(), &variables::all(), &mut std::io::stdout());
         return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
     }
     if arguments.version {

@@ -41,6 +41,7 @@ pub mod topology;
 pub mod trace;
 pub mod triage;
 pub mod validate;
+pub(crate) mod variables;
 
 pub use driver::{Outcome, ReplayError, ReplayOptions, replay};
 pub use plan::order::OrderMode;

@@ -15,6 +15,7 @@
 //! assertions do, and say what to run to see the same again.
 
 pub mod built;
+mod perfetto;
 pub mod process;
 pub mod random_program;
 pub mod recording;

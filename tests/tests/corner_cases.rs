@@ -87,15 +87,26 @@ fn calls_of(recording: &Recording, name: &str) -> usize {
 fn a_sync_that_another_threads_later_call_ends_does_not_hold_up_its_worker() {
     let recording = recorded("released_by_another");
     every_way(&recording);
-    // The write that lets the sync go comes while it is under way, or this shows nothing.
+    expect_write_inside(&recording, "hipStreamSynchronize");
+}
+
+#[test]
+fn an_asynchronous_copy_that_waits_for_another_threads_later_call_does_not_hold_up_its_worker() {
+    let recording = recorded("released_from_async_copy");
+    every_way(&recording);
+    expect_write_inside(&recording, "hipMemcpyAsync");
+}
+
+/// The write that lets a call go comes while that is under way, or the recording shows nothing.
+fn expect_write_inside(recording: &Recording, held: &str) {
     let archive = Archive::open(&recording.archive).expect("it was just recorded");
     let spans = |name: &str| -> Vec<(u64, u64)> {
         let records = archive.streams().iter().flat_map(|stream| stream.records());
         records.filter(|r| archive.api(r.api()).name == name).map(|r| (r.begin(), r.end())).collect()
     };
-    let (syncs, writes) = (spans("hipStreamSynchronize"), spans("hipStreamWriteValue32"));
-    let inside = |&(begin, _): &(u64, u64)| syncs.iter().any(|sync| sync.0 < begin && begin < sync.1);
-    assert!(writes.iter().any(inside), "no write was entered inside a sync");
+    let (held_spans, writes) = (spans(held), spans("hipStreamWriteValue32"));
+    let inside = |&(begin, _): &(u64, u64)| held_spans.iter().any(|span| span.0 < begin && begin < span.1);
+    assert!(writes.iter().any(inside), "no write was entered inside {held}");
 }
 
 #[test]

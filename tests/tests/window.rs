@@ -60,6 +60,16 @@ fn a_window_of_launches_replays_with_what_was_made_before_it() {
 }
 
 #[test]
+fn a_window_restores_variables_of_a_device_that_nothing_was_made_on() {
+    let mut workload = Workload::new("window", &["20"]);
+    workload.environment.push(("MINIHIP_DEVICES".to_owned(), "2".to_owned()));
+    let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", "launches:40..")]);
+    for threads in ["0", "1"] {
+        Replay::of_recording(&recording).args(["--threads", threads]).run().expect_pass();
+    }
+}
+
+#[test]
 fn a_window_keeps_what_is_alive_and_not_what_was() {
     let early = archive(&record("launches:8..12", &["400"])).manifest().window.clone().unwrap();
     let late = archive(&record("launches:1500..1512", &["400"])).manifest().window.clone().unwrap();
@@ -103,6 +113,20 @@ fn other_programs_have_windows_too() {
         for threads in ["0", "1"] {
             let checks = Replay::of_recording(&recording).args(["--threads", threads]).run().expect_pass();
             assert!(checks.pass >= least, "{name}: {checks:?}");
+        }
+    }
+}
+
+/// Settings that are made and taken back, modules that are gone, parts that are taken out, handles for other processes.
+#[test]
+fn programs_that_change_much_have_windows_anywhere() {
+    for name in ["resets", "ipc", "linking", "sweep_modules", "sweep_graphs", "sweep_streams", "sweep_memory"] {
+        let workload = Workload::listed(name);
+        for window in ["launches:1..", "launches:2..7", "launches:3..", "launches:5.."] {
+            let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)]);
+            for (threads, order) in [("0", "capture"), ("1", "deps")] {
+                Replay::of_recording(&recording).args(["--threads", threads, "--order", order]).run().expect_pass();
+            }
         }
     }
 }

@@ -302,6 +302,46 @@ void released_by_another() {
   require_data(data, expected, held, "released by another thread");
 }
 
+// As above, but the thread is held in a copy to pageable memory that is asynchronous by its name only. The other thread
+// enqueues on the very stream before it lets it go.
+void released_from_async_copy() {
+  hipStream_t held = new_stream(), other = new_stream();
+  DeviceWords data(n), more(n), flags(rounds);
+  Words expected(n), got(n), more_expected(n);
+  host_iota(expected, 1);
+  host_iota(more_expected, 7);
+  CHECK(hipMemset(flags, 0, flags.bytes()));
+  CHECK(hipDeviceSynchronize());
+  LAUNCH(iota, blocks(), kThreads, 0, held, data, 1, n);
+  LAUNCH(iota, blocks(), kThreads, 0, held, more, 7, n);
+  std::atomic<int> waiting{0}, seen{0};
+  run_threads(2, [&](int t) {
+    for (int r = 0; r < rounds; r++) {
+      uint32_t* flag = flags + r;
+      if (t == 0) {
+        while (seen.load() < r) std::this_thread::yield();
+        CHECK(hipStreamWaitValue32(held, flag, 1, hipStreamWaitValueEq, 0xffffffffu));
+        LAUNCH(mix, blocks(), kThreads, 0, held, data, factor_of(r, 1), 1, n);
+        host_mix(expected, factor_of(r, 1), 1);
+        waiting = r + 1;
+        CHECK(hipMemcpyAsync(got.data(), data, data.bytes(), hipMemcpyDeviceToHost, held));
+        CHECK(hipStreamSynchronize(held));
+        REQUIRE_EQUAL(got, expected, "asynchronous copy behind a wait");
+      } else {
+        while (waiting.load() <= r) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        LAUNCH(mix, blocks(), kThreads, 0, held, more, factor_of(r, 2), 1, n);
+        host_mix(more_expected, factor_of(r, 2), 1);
+        CHECK(hipStreamWriteValue32(other, flag, 1, 0));
+        CHECK(hipStreamSynchronize(held));
+        seen = r + 1;
+      }
+    }
+  });
+  require_data(data, expected, held, "released from an asynchronous copy");
+  require_data(more, more_expected, held, "enqueued while another thread was held");
+}
+
 // Two threads capture at once, in each capture mode, and each launches the other's graph.
 void two_captures() {
   const hipStreamCaptureMode modes[] = {hipStreamCaptureModeThreadLocal, hipStreamCaptureModeGlobal,
@@ -641,6 +681,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"per_thread_spellings", per_thread_spellings},
     {"busy_device_sync", busy_device_sync},
     {"released_by_another", released_by_another},
+    {"released_from_async_copy", released_from_async_copy},
     {"two_captures", two_captures},
     {"fork_join_capture", fork_join_capture},
     {"racing_frees", racing_frees},

@@ -89,6 +89,25 @@ void make(Shared& s, const char* program) {
   CHECK(hipEventRecord(s.start, s.stream));
 }
 
+// A value on the second device, if there is one, where the program makes nothing.
+constexpr uint32_t kFarValue = 7777;
+
+void set_far_value(int devices) {
+  if (devices < 2) return;
+  CHECK(hipSetDevice(1));
+  CHECK(hipMemcpyToSymbol(HIP_SYMBOL(launch_counter), &kFarValue, sizeof kFarValue));
+  CHECK(hipSetDevice(0));
+}
+
+void get_far_value(int devices) {
+  if (devices < 2) return;
+  uint32_t got = 0;
+  CHECK(hipSetDevice(1));
+  CHECK(hipMemcpyFromSymbol(&got, HIP_SYMBOL(launch_counter), sizeof got));
+  CHECK(hipSetDevice(0));
+  REQUIRE(got == kFarValue, "the second device's variable is %u", got);
+}
+
 void iterate(Shared& s, int i) {
   const unsigned blocks = blocks_for(kElements);
   const size_t bytes = kElements * sizeof(uint32_t);
@@ -128,14 +147,18 @@ int main(int argc, char** argv) {
   using Ask = int (*)();
   const Ask start = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "hrr_capture_start"));
   const Ask stop = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "hrr_capture_stop"));
+  int devices = 0;
+  CHECK(hipGetDeviceCount(&devices));
   Shared shared = {};
   make(shared, argv[0]);
+  set_far_value(devices);
   Turns turns;
   run_threads(2, [&](int t) {
     for (int i = t; i < iterations; i += 2) {
       turns.take(i, [&] {
         const bool opens = i == from, closes = i == to;
-        if (how == "signal" && (opens || closes)) REQUIRE(kill(getpid(), SIGUSR2) == 0, "no signal");
+        // To this thread: then it has arrived when the call returns, which a signal to the process need not have.
+        if (how == "signal" && (opens || closes)) REQUIRE(raise(SIGUSR2) == 0, "no signal");
         if (how == "api" && opens && start) REQUIRE(start() == 0, "no window");
         if (how == "api" && closes && stop) REQUIRE(stop() == 0, "no end of the window");
         if (how == "pace") usleep(from * 1000);
@@ -143,6 +166,7 @@ int main(int argc, char** argv) {
       });
     }
   });
+  get_far_value(devices);
   std::printf("window: ok, %d iterations of %d launches\n", iterations, kLaunches);
   // Everything else goes with the process, as in many programs.
   CHECK(hipStreamDestroy(shared.stream));

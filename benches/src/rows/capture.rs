@@ -1,5 +1,7 @@
 //! What recording costs.
 
+use std::path::Path;
+
 use hrr_format::archive::Archive;
 
 use super::Bench;
@@ -82,7 +84,7 @@ pub fn contents(bench: &Bench) -> Result<Vec<Row>, String> {
         for kind in ["upload_fresh", "upload_same"] {
             let arguments = [kind, size_text.as_str(), copies_text.as_str()];
             let archive = bench.built.archive("contents");
-            let mut memory = Vec::new();
+            let (mut memory, mut floor) = (Vec::new(), Vec::new());
             let gigabytes = (size * copies) as f64 / 1e9;
             let pairs = Pairs::measure(
                 bench.repetitions,
@@ -92,6 +94,8 @@ pub fn contents(bench: &Bench) -> Result<Vec<Row>, String> {
                     let ran =
                         bench.built.recorded(Hip::Null, Recorded::Contents, &archive, "call_cost", &arguments, &[])?;
                     memory.push(ran.peak_mib - plain.peak_mib);
+                    let _ = std::fs::remove_dir_all(&archive);
+                    floor.push(gigabytes / write_cpu_s(&bench.built.archive("written"), size * copies)?);
                     Ok(gigabytes / ((ran.cpu_ms - plain.cpu_ms).max(0.001) / 1e3))
                 },
                 || bench.built.plain(Hip::Null, "call_cost", &arguments, &[])?.number("memcpy_gb_per_s"),
@@ -103,10 +107,35 @@ pub fn contents(bench: &Bench) -> Result<Vec<Row>, String> {
             if kind == "upload_fresh" {
                 let id = format!("contents, {} KiB, extra memory", size / KIB);
                 rows.push(alone(&id, "MiB", &memory, Target::AtMost(256.0), "peak resident, above the plain run's"));
+                let id = format!("contents, {} KiB, page cache alone", size / KIB);
+                let note = "as many bytes written to a new file, over the processor time of that";
+                rows.push(alone(&id, "GB/s", &floor, Target::None, note));
             }
         }
     }
     Ok(rows)
+}
+
+/// Processor time in seconds of writing a new file of this many bytes: what storing new contents costs at least.
+fn write_cpu_s(path: &Path, len_bytes: u64) -> Result<f64, String> {
+    use std::io::Write;
+    let piece = vec![7u8; 256 << 10];
+    let io = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = std::fs::File::create(path).map_err(io)?;
+    let begin = thread_cpu_s();
+    for _ in 0..len_bytes.div_ceil(piece.len() as u64) {
+        file.write_all(&piece).map_err(io)?;
+    }
+    let took = thread_cpu_s() - begin;
+    std::fs::remove_file(path).map_err(io)?;
+    Ok(took.max(1e-6))
+}
+
+fn thread_cpu_s() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the address is that of a whole timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// What a record takes in its stream file.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::memory::Trust;
@@ -12,7 +12,6 @@ use super::pool::{Buffer, LONGEST_BYTES, Pool};
 use super::region::Region;
 use super::shared_copy::SharedCopy;
 use super::store::Store;
-use crate::files::GuardedFile;
 use crate::{notice, process, threads};
 
 /// Most writer threads.
@@ -38,28 +37,11 @@ pub(super) struct Job {
     pub(super) buffer: Buffer,
 }
 
-/// A piece of long contents, to be written at its place.
-#[derive(Debug)]
-struct Piece {
-    file: Arc<GuardedFile>,
-    offset_bytes: u64,
-    buffer: Buffer,
-    outcome: Arc<Pieces>,
-}
-
-/// Pieces of long contents that are under way.
-#[derive(Debug, Default)]
-struct Pieces {
-    left: AtomicUsize,
-    error: Mutex<Option<io::Error>>,
-}
-
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     /// Copies that threads of the program wait for: they come first.
     copies: Vec<Arc<SharedCopy>>,
-    pieces: VecDeque<Piece>,
     /// Writers that are at work.
     active: usize,
     /// Writers that wait for work: waking costs a system call, and nobody is woken in vain.
@@ -124,7 +106,7 @@ impl BlobWriter {
             Ok(Some(buffer)) => self.submit(store, number, buffer),
             Err(Unreadable) => return false,
             // SAFETY: by the caller's contract.
-            Ok(None) => match unsafe { self.store_long(store, number, region, len_bytes, trust) } {
+            Ok(None) => match unsafe { store.store_region(number, region, len_bytes, trust) } {
                 Ok(read) => return read,
                 Err(error) => cannot_write(store, &error),
             },
@@ -151,57 +133,6 @@ impl BlobWriter {
             self.shared.lock().copies.retain(|other| !Arc::ptr_eq(other, &copy));
         }
         read
-    }
-
-    /// Stores contents that are too long for a buffer, or for which there is no room: this thread copies and hashes them,
-    /// the writers write as far as the budget allows.
-    ///
-    /// # Safety
-    /// As [`Region::read`].
-    unsafe fn store_long(
-        &self,
-        store: &'static Store,
-        number: u64,
-        region: &Region,
-        len_bytes: u64,
-        trust: Trust,
-    ) -> io::Result<bool> {
-        let outcome = Arc::new(Pieces::default());
-        let mut write = |file: &Arc<GuardedFile>, offset_bytes: u64, bytes: &[u8]| -> io::Result<()> {
-            let buffer = if self.has_threads { self.shared.pool.take(bytes.len()) } else { None };
-            let Some(mut buffer) = buffer else {
-                return file.write_all_at(bytes, offset_bytes);
-            };
-            let mut rest = bytes;
-            for piece in buffer.pieces_mut() {
-                let (now, later) = rest.split_at(piece.len());
-                piece.copy_from_slice(now);
-                rest = later;
-            }
-            // Relaxed: counted down with release once the piece is written.
-            outcome.left.fetch_add(1, Ordering::Relaxed);
-            let piece = Piece { file: Arc::clone(file), offset_bytes, buffer, outcome: Arc::clone(&outcome) };
-            let mut queue = self.shared.lock();
-            queue.pieces.push_back(piece);
-            if queue.waiting > 0 {
-                self.shared.more.notify_one();
-            }
-            Ok(())
-        };
-        let mut finish = || {
-            // Acquire: pairs with the release of the writer, so that what it wrote is there.
-            while outcome.left.load(Ordering::Acquire) > 0 {
-                // The writers may be busy with others' contents.
-                let next = self.shared.lock().pieces.pop_front();
-                match next {
-                    Some(piece) => piece.write(),
-                    None => std::thread::yield_now(),
-                }
-            }
-            outcome.error.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
-        };
-        // SAFETY: by the caller's contract.
-        unsafe { store.store_region(number, region, len_bytes, trust, &mut write, &mut finish) }
     }
 
     /// Says, once, that the program now waits for the disk.
@@ -282,20 +213,13 @@ impl BlobWriter {
             }
         }
     }
-}
 
-impl Piece {
-    fn write(self) {
-        let Piece { file, mut offset_bytes, buffer, outcome } = self;
-        for piece in buffer.pieces() {
-            if let Err(error) = file.write_all_at(piece, offset_bytes) {
-                *outcome.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            }
-            offset_bytes += piece.len() as u64;
+    /// As [`Self::flush`], at the end of recording.
+    pub(crate) fn finish(&self) {
+        self.flush();
+        for store in [self.blobs, self.code_objects] {
+            store.trim();
         }
-        drop(buffer);
-        // Release: who sees the count sees the piece written, or its error.
-        outcome.left.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -332,12 +256,6 @@ fn serve(shared: &Shared) {
             drop(queue);
             copy.help();
             drop(copy);
-            queue = shared.lock();
-            continue;
-        }
-        if let Some(piece) = queue.pieces.pop_front() {
-            drop(queue);
-            piece.write();
             queue = shared.lock();
             continue;
         }
@@ -429,6 +347,64 @@ mod tests {
         assert!(!unsafe { writer.add(writer.blobs, number, &Region::range(16, 80 << 20), Trust::Doubtful) });
         writer.flush();
         assert!(!dir.path().join("blobs").exists());
+    }
+
+    #[test]
+    fn contents_that_were_buffered_are_known_when_they_come_without_a_buffer() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer(&dir);
+        let bytes: Vec<u8> = (0..3_000_001u32).map(|index| (index.wrapping_mul(index) >> 9) as u8).collect();
+        for len in [5, 200_000, bytes.len()] {
+            let region = Region::range(bytes.as_ptr() as u64, len as u64);
+            let first = add(&writer, &bytes[..len]);
+            writer.flush();
+            let second = writer.blobs.next_number();
+            // SAFETY: the region lies in the vector.
+            assert!(unsafe { writer.blobs.store_region(second, &region, len as u64, Trust::Doubtful) }.unwrap());
+            let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
+            assert_eq!(store.get(first).unwrap().as_deref(), Some(&bytes[..len]));
+            assert_eq!(store.index().get(first).unwrap().offset_bytes, store.index().get(second).unwrap().offset_bytes);
+        }
+    }
+
+    #[test]
+    fn rows_with_gaps_and_ranges_with_holes_are_stored_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer(&dir);
+        let bytes: Vec<u8> = (0..4_000_000u32).map(|index| (index.wrapping_mul(index) >> 9) as u8).collect();
+        let rows = Region::rows(bytes.as_ptr() as u64, 3001, 1000, 4000).unwrap();
+        let len_bytes = rows.len_bytes().unwrap();
+        for trust in [Trust::Doubtful, Trust::Readable] {
+            let number = writer.blobs.next_number();
+            // SAFETY: the rows lie in the vector.
+            assert!(unsafe { writer.blobs.store_region(number, &rows, len_bytes, trust) }.unwrap());
+            let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
+            let expected: Vec<u8> = bytes.chunks(4000).flat_map(|row| &row[..3001]).copied().collect();
+            assert!(store.get(number).unwrap().is_some_and(|found| found == expected));
+        }
+        let mut map = memmap2::MmapMut::map_anon(8 << 20).unwrap();
+        map.fill(3);
+        // SAFETY: a page of this mapping, which is not looked at before it is unmapped.
+        unsafe { libc::mprotect(map.as_mut_ptr().add(5 << 20).cast(), 4096, libc::PROT_NONE) };
+        let number = writer.blobs.next_number();
+        let region = Region::range(map.as_ptr() as u64, 8 << 20);
+        // SAFETY: doubtful memory need not be readable.
+        assert!(!unsafe { writer.blobs.store_region(number, &region, 8 << 20, Trust::Doubtful) }.unwrap());
+        let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
+        assert_eq!(store.get(number), Ok(None));
+    }
+
+    #[test]
+    fn what_a_pack_is_given_ahead_it_gives_back() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer(&dir);
+        let bytes: Vec<u8> = (0..5 << 20u32).map(|index: u32| (index.wrapping_mul(index) >> 9) as u8).collect();
+        add(&writer, &bytes);
+        writer.finish();
+        let pack = std::fs::metadata(dir.path().join("blobs/pack-0.bin")).unwrap();
+        assert_eq!(pack.len(), bytes.len() as u64);
+        assert!(pack.blocks() * 512 <= pack.len() + (64 << 10), "{} blocks", pack.blocks());
     }
 
     #[test]

@@ -12,18 +12,21 @@ use hrr_format::blob_store::{
 
 use super::blob_writer::{BATCH_BYTES, Job};
 use super::memory::Trust;
-use super::pool::{Buffer, CHUNK_BYTES};
+use super::pool::Buffer;
 use super::region::Region;
 use crate::files::{self, GuardedFile};
 use crate::writer::segment::check_size_limit;
 
 type Hash = [u8; 32];
 
-/// Writes a piece of contents at its place in a pack, now or soon.
-pub(super) type WritePiece<'a> = dyn FnMut(&Arc<GuardedFile>, u64, &[u8]) -> io::Result<()> + 'a;
-
 /// Bytes at the start of long contents by which they are told apart before they are hashed.
-const PREFIX_BYTES: usize = 256 << 10;
+const PREFIX_BYTES: usize = 16 << 10;
+/// Contents longer than this are long: they are stored piece by piece, of this length, so that what is hashed is in the
+/// processor's cache from being copied.
+const PIECE_BYTES: usize = 256 << 10;
+/// Least and most that a pack's blocks are asked for at a time, in bytes. It makes writes to them cheaper (on ext4 by half),
+/// and is given back when recording ends.
+const PREALLOCATE_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
 
 /// A store of an archive, being written.
 #[derive(Debug)]
@@ -42,8 +45,12 @@ struct StoreState {
     entries: Vec<u8>,
     pack: Option<(u32, Arc<GuardedFile>)>,
     pack_bytes: u64,
+    /// Up to where the pack has blocks; `u64::MAX` where the file system gives none ahead.
+    preallocated_bytes: u64,
     /// Length, and hash of the first bytes, of long contents that are there or on their way.
     prefixes: HashSet<(u64, Hash)>,
+    /// Buffers of [`PIECE_BYTES`] that nobody uses now.
+    pieces: Vec<Vec<u8>>,
 }
 
 /// What became of contents with a hash.
@@ -124,7 +131,9 @@ impl Store {
                     files::ensure_dir(&self.dir)?;
                 }
                 let file = Arc::new(GuardedFile::create(self.dir.join(pack_file_name(pack)))?);
+                state.trim_pack();
                 state.pack_bytes = 0;
+                state.preallocated_bytes = 0;
                 state.pack = Some((pack, Arc::clone(&file)));
                 (pack, file)
             }
@@ -132,7 +141,13 @@ impl Store {
         let offset_bytes = state.pack_bytes.next_multiple_of(ALIGN_BYTES);
         check_size_limit(offset_bytes + len_bytes)?;
         state.pack_bytes = offset_bytes + len_bytes;
+        state.preallocate(&file, len_bytes);
         Ok((pack, file, offset_bytes))
+    }
+
+    /// Gives back blocks that the pack was given ahead; recording ends.
+    pub(super) fn trim(&self) {
+        self.state().trim_pack();
     }
 
     /// Appends the index entries that were made, in one write.
@@ -159,54 +174,38 @@ impl Store {
     /// several times what hashing it does.
     pub(super) fn store_batch(&self, batch: &[Job], staging: &mut Vec<u8>) -> io::Result<()> {
         let hashes: Vec<Hash> = batch.iter().map(|job| hash_of(&job.buffer)).collect();
-        let mut new = Vec::new();
+        let mut new: Vec<New<'_>> = Vec::new();
+        let mut decided = Ok(());
         {
             let mut state = self.state();
             for (job, hash) in batch.iter().zip(&hashes) {
-                let len_bytes = job.buffer.len_bytes() as u64;
-                if let Decision::Write(place, pack) = self.decide(&mut state, job.number, hash, len_bytes)? {
-                    new.push((job, hash, place, pack));
+                match self.decide(&mut state, job.number, hash, job.buffer.len_bytes() as u64) {
+                    Ok(Decision::Write(place, pack)) => {
+                        state.prefixes.extend(prefix_of(&job.buffer));
+                        new.push((job, hash, place, pack));
+                    }
+                    Ok(Decision::Done) => {}
+                    Err(error) => {
+                        decided = Err(error);
+                        break;
+                    }
                 }
             }
-            self.write_entries(&mut state)?;
+            decided = decided.and(self.write_entries(&mut state));
         }
-        let mut rest = &new[..];
-        while let Some((first, _, place, pack)) = rest.first() {
-            // Those that follow each other in one pack, as far as they fit the staging buffer.
-            let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
-            let run = rest
-                .iter()
-                .take_while(|(_, _, next, _)| {
-                    next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
-                })
-                .count();
-            if run > 1 {
-                staging.clear();
-                for (job, _, next, _) in &rest[..run] {
-                    staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
-                    job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
-                }
-                pack.write_all_at(staging, place.offset_bytes)?;
-            } else {
-                let mut at = place.offset_bytes;
-                for piece in first.buffer.pieces() {
-                    pack.write_all_at(piece, at)?;
-                    at += piece.len() as u64;
-                }
-            }
-            rest = &rest[run.max(1)..];
-        }
+        // Where there is no room for all, what there is room for is stored all the same.
+        let (count, written) = write_runs(&new, staging);
         let mut state = self.state();
-        for (job, hash, place, _) in new {
+        for (job, hash, place, _) in new.into_iter().take(count) {
             state.written(job.number, hash, hash, place);
         }
-        self.write_entries(&mut state)
+        decided.and(written).and(self.write_entries(&mut state))
     }
 
     /// Stores contents straight from the program's memory, on the calling thread. `Ok(false)`: it could not be read.
     ///
-    /// Contents that begin like some that are there, and are as long, are hashed before anything is written, since they are
-    /// likely to be the same. Others are written while they are hashed: `write` is given each piece and its place.
+    /// Long contents that begin like some that are there, and are as long, are hashed before anything is written, since they
+    /// are likely to be the same. Others are written first, and what was written is hashed.
     ///
     /// # Safety
     /// As [`Region::read`].
@@ -216,90 +215,192 @@ impl Store {
         region: &Region,
         len_bytes: u64,
         trust: Trust,
-        write: &mut WritePiece<'_>,
-        finish: &mut dyn FnMut() -> io::Result<()>,
     ) -> io::Result<bool> {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut walk = |visit: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>| -> io::Result<bool> {
-            let mut done = 0;
-            while done < len_bytes {
-                let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-                // SAFETY: by this function's contract; the piece ends inside the region.
-                if !unsafe { region.read(done, &mut chunk[..len], trust) } {
-                    return Ok(false);
-                }
-                visit(done, &chunk[..len])?;
-                done += len as u64;
-            }
-            Ok(true)
-        };
-        let mut first = vec![0; usize::try_from(len_bytes).unwrap_or(usize::MAX).min(PREFIX_BYTES)];
-        // SAFETY: as above.
-        if !unsafe { region.read(0, &mut first, trust) } {
+        let mut piece = self.state().pieces.pop().unwrap_or_else(|| vec![0; PIECE_BYTES]);
+        // SAFETY: by this function's contract.
+        let stored = unsafe { self.store_by_pieces(number, region, len_bytes, trust, &mut piece) };
+        self.state().pieces.push(piece);
+        stored
+    }
+
+    /// As [`Self::store_region`], with a buffer of [`PIECE_BYTES`].
+    unsafe fn store_by_pieces(
+        &self,
+        number: u64,
+        region: &Region,
+        len_bytes: u64,
+        trust: Trust,
+        piece: &mut [u8],
+    ) -> io::Result<bool> {
+        let whole = usize::try_from(len_bytes).ok().filter(|len| *len <= piece.len());
+        let first = &mut piece[..whole.unwrap_or(PREFIX_BYTES)];
+        // SAFETY: by this function's contract; what is not whole is longer than a piece, which is longer than a prefix.
+        if !unsafe { region.read(0, first, trust) } {
             return Ok(false);
         }
-        let prefix = (len_bytes, *blake3::hash(&first).as_bytes());
-        let place = {
+        let known = *blake3::hash(first).as_bytes();
+        if whole.is_some() {
+            if let Some((place, pack)) = self.decide_and_index(number, &known, len_bytes)? {
+                pack.write_all_at(first, place.offset_bytes)?;
+                self.written(number, &known, &known, place)?;
+            }
+            return Ok(true);
+        }
+        let new = {
             let mut state = self.state();
-            match state.prefixes.insert(prefix) {
+            match state.prefixes.insert((len_bytes, known)) {
                 true => Some(self.reserve(&mut state, len_bytes)?),
                 false => None,
             }
         };
-        if let Some((pack, file, offset_bytes)) = place {
-            let mut hasher = blake3::Hasher::new();
-            let read = walk(&mut |done, piece| {
-                hasher.update(piece);
-                write(&file, offset_bytes + done, piece)
-            })?;
-            finish()?;
-            let hash = *hasher.finalize().as_bytes();
-            let mut state = self.state();
-            if read {
-                state.written(number, &hash, &hash, Place { pack, offset_bytes, len_bytes });
-                self.write_entries(&mut state)?;
-            }
-            return Ok(read);
-        }
-        let mut hasher = blake3::Hasher::new();
-        match region.as_range() {
-            Some((address, len_bytes)) if trust == Trust::Readable => {
-                // SAFETY: the range is readable by this function's contract. Another thread of the program may write to it,
-                // which the second hash below notices.
-                hasher.update(unsafe { std::slice::from_raw_parts(address as *const u8, len_bytes as usize) });
-            }
-            _ => {
-                if !walk(&mut |_, piece| {
-                    hasher.update(piece);
-                    Ok(())
-                })? {
+        let (planned, place, pack) = match new {
+            Some((pack, file, offset_bytes)) => (None, Place { pack, offset_bytes, len_bytes }, file),
+            None => {
+                // SAFETY: by this function's contract.
+                let Some(planned) = (unsafe { hash_region(region, len_bytes, trust, piece) }) else {
                     return Ok(false);
+                };
+                match self.decide_and_index(number, &planned, len_bytes)? {
+                    Some((place, pack)) => (Some(planned), place, pack),
+                    None => return Ok(true),
                 }
             }
-        }
-        let planned = *hasher.finalize().as_bytes();
-        let decision = {
-            let mut state = self.state();
-            let decision = self.decide(&mut state, number, &planned, len_bytes)?;
-            self.write_entries(&mut state)?;
-            decision
         };
-        if let Decision::Write(place, pack) = decision {
-            let mut hasher = blake3::Hasher::new();
-            walk(&mut |done, piece| {
-                hasher.update(piece);
-                write(&pack, place.offset_bytes + done, piece)
-            })?;
-            finish()?;
-            let mut state = self.state();
-            state.written(number, &planned, hasher.finalize().as_bytes(), place);
-            self.write_entries(&mut state)?;
+        // SAFETY: by this function's contract.
+        let hash = unsafe { write_region(&pack, place.offset_bytes, region, len_bytes, trust, piece) }?;
+        if let Some(hash) = hash {
+            self.written(number, &planned.unwrap_or(hash), &hash, place)?;
         }
-        Ok(true)
+        Ok(hash.is_some())
+    }
+
+    /// Where contents with a hash are to be written; `None` where they are there, or will be, and the number points at them.
+    fn decide_and_index(
+        &self,
+        number: u64,
+        hash: &Hash,
+        len_bytes: u64,
+    ) -> io::Result<Option<(Place, Arc<GuardedFile>)>> {
+        let mut state = self.state();
+        let decision = self.decide(&mut state, number, hash, len_bytes)?;
+        self.write_entries(&mut state)?;
+        Ok(match decision {
+            Decision::Done => None,
+            Decision::Write(place, pack) => Some((place, pack)),
+        })
+    }
+
+    fn written(&self, number: u64, planned: &Hash, written: &Hash, place: Place) -> io::Result<()> {
+        let mut state = self.state();
+        state.written(number, planned, written, place);
+        self.write_entries(&mut state)
     }
 }
 
+/// Hashes contents piece by piece; `None` where they cannot be read.
+///
+/// # Safety
+/// As [`Region::read`].
+unsafe fn hash_region(region: &Region, len_bytes: u64, trust: Trust, piece: &mut [u8]) -> Option<Hash> {
+    let mut hasher = blake3::Hasher::new();
+    if let Some((address, len_bytes)) = region.as_range()
+        && trust == Trust::Readable
+    {
+        // SAFETY: the range is readable by this function's contract. Another thread of the program may write to it: what
+        // is written is hashed once more.
+        hasher.update(unsafe { std::slice::from_raw_parts(address as *const u8, len_bytes as usize) });
+        return Some(*hasher.finalize().as_bytes());
+    }
+    let mut done = 0;
+    while done < len_bytes {
+        let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(piece.len());
+        // SAFETY: by this function's contract; the piece ends inside the region.
+        if !unsafe { region.read(done, &mut piece[..len], trust) } {
+            return None;
+        }
+        hasher.update(&piece[..len]);
+        done += len as u64;
+    }
+    Some(*hasher.finalize().as_bytes())
+}
+
+/// Writes contents at a place of a pack piece by piece, and returns the hash of what was written; `None` where they cannot be
+/// read.
+///
+/// A range is written straight from the program's memory, whose reading is the kernel's then, and read back from the page
+/// cache: both together cost less than a copy that the kernel checks page by page, and the hash is that of the bytes stored,
+/// whatever another thread does to the memory meanwhile.
+///
+/// # Safety
+/// As [`Region::read`].
+unsafe fn write_region(
+    pack: &GuardedFile,
+    offset_bytes: u64,
+    region: &Region,
+    len_bytes: u64,
+    trust: Trust,
+    piece: &mut [u8],
+) -> io::Result<Option<Hash>> {
+    let mut hasher = blake3::Hasher::new();
+    let mut done = 0;
+    let (least, most) = PREALLOCATE_BYTES.into_inner();
+    let mut ahead = least;
+    while done < len_bytes {
+        if len_bytes > most && done >= ahead {
+            // As much again as could be written. Best effort: a file system that makes none ahead makes them when it must.
+            let more = done.clamp(least, most).min(len_bytes - done);
+            let _ = pack.preallocate(offset_bytes + done, more);
+            ahead = done + more;
+        }
+        let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(piece.len());
+        let piece = &mut piece[..len];
+        match region.as_range() {
+            Some((address, _)) => {
+                match pack.write_memory_at((address + done) as *const u8, len, offset_bytes + done) {
+                    Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Ok(None),
+                    written => written?,
+                }
+                pack.read_exact_at(piece, offset_bytes + done)?;
+            }
+            // SAFETY: by this function's contract; the piece ends inside the region.
+            None if unsafe { region.read(done, piece, trust) } => pack.write_all_at(piece, offset_bytes + done)?,
+            None => return Ok(None),
+        }
+        hasher.update(piece);
+        done += len as u64;
+    }
+    Ok(Some(*hasher.finalize().as_bytes()))
+}
+
 impl StoreState {
+    /// Has blocks made for what was reserved and some more, as far as the file system can. Longer contents get theirs as
+    /// they are written: a call may name more memory than there is.
+    fn preallocate(&mut self, pack: &GuardedFile, len_bytes: u64) {
+        let (least, most) = PREALLOCATE_BYTES.into_inner();
+        if len_bytes > most {
+            self.preallocated_bytes = self.preallocated_bytes.max(self.pack_bytes);
+            return;
+        }
+        if self.pack_bytes <= self.preallocated_bytes.max(least) {
+            return;
+        }
+        // As much again as there is, so that a short recording does not ask for much.
+        let end = self.pack_bytes + self.pack_bytes.clamp(least, most);
+        let made = pack.preallocate(self.preallocated_bytes, end - self.preallocated_bytes);
+        self.preallocated_bytes = if made.is_ok() { end } else { u64::MAX };
+    }
+
+    /// Gives back blocks behind the pack's end.
+    fn trim_pack(&mut self) {
+        if let Some((_, pack)) = &self.pack
+            && (1..u64::MAX).contains(&self.preallocated_bytes)
+        {
+            // What stays costs disk space until the archive is removed, and nothing else.
+            let _ = pack.truncate(self.pack_bytes);
+            self.preallocated_bytes = self.pack_bytes;
+        }
+    }
+
     fn add_entry(&mut self, number: u64, hash: &Hash, Place { pack, offset_bytes, len_bytes }: Place) {
         let entry = IndexEntry { number, hash: *hash, pack, offset_bytes, len_bytes };
         self.entries.extend_from_slice(&entry.to_bytes());
@@ -321,6 +422,59 @@ impl StoreState {
         // Otherwise the memory changed between hashing and writing; those who waited for the first hash find their
         // numbers without an entry, as if never written.
     }
+}
+
+/// By what long contents are told apart before they are hashed.
+fn prefix_of(buffer: &Buffer) -> Option<(u64, Hash)> {
+    let first = buffer.pieces().next().filter(|_| buffer.len_bytes() > PIECE_BYTES)?;
+    Some((buffer.len_bytes() as u64, *blake3::hash(first.get(..PREFIX_BYTES)?).as_bytes()))
+}
+
+/// Contents that are not there yet: the job, the hash, and the place they are to have.
+type New<'a> = (&'a Job, &'a Hash, Place, Arc<GuardedFile>);
+
+/// Writes contents, those that follow each other in a pack together. Returns how many of them were written whole, from the
+/// first on.
+fn write_runs(new: &[New<'_>], staging: &mut Vec<u8>) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while let Some((_, _, place, pack)) = new.get(written) {
+        // Those that follow each other, as far as they fit the staging buffer.
+        let end_of = |place: &Place| place.offset_bytes + place.len_bytes;
+        let run = new[written..]
+            .iter()
+            .take_while(|(_, _, next, _)| {
+                next.pack == place.pack && end_of(next) - place.offset_bytes <= BATCH_BYTES as u64
+            })
+            .count();
+        if run > 1 {
+            staging.clear();
+            for (job, _, next, _) in &new[written..written + run] {
+                staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
+                job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
+            }
+            if pack.write_all_at(staging, place.offset_bytes).is_ok() {
+                written += run;
+                continue;
+            }
+            // One by one, to keep what there is room for.
+        }
+        for one in &new[written..written + run.max(1)] {
+            if let Err(error) = write_one(one) {
+                return (written, Err(error));
+            }
+            written += 1;
+        }
+    }
+    (written, Ok(()))
+}
+
+fn write_one((job, _, place, pack): &New<'_>) -> io::Result<()> {
+    let mut at = place.offset_bytes;
+    for piece in job.buffer.pieces() {
+        pack.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
 }
 
 fn hash_of(buffer: &Buffer) -> Hash {

@@ -63,6 +63,14 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
         }
         Standing::Outside => {
             hot.polled.set(std::ptr::null_mut());
+            if plan.moves_thread {
+                hot.device_known.set(false);
+            } else if matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) && !hot.device_known.replace(true)
+            {
+                // The call may change a variable of a device on which the program makes nothing.
+                let device = runtime::device();
+                windows.objects().uses(device);
+            }
             // SAFETY: by this function's contract.
             let record = unsafe { outside::enter(process, windows, stream, plan, words) };
             if record.is_null() && !matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {

@@ -27,6 +27,7 @@ const CHANGES: &[&str] = &[
     "UserObjectRelease",
     "hipGraphExecUpdate",
     "EnablePeerAccess",
+    "hipIpcGet",
     "DisablePeerAccess",
     "PrimaryCtxRelease",
     "Advise",
@@ -82,6 +83,13 @@ impl Keep {
 /// Calls that change something though they enqueue work or wait for the device.
 fn is_exception(name: &str) -> bool {
     name.starts_with("hipEventRecord") || name == "hipMemUnmap"
+}
+
+/// Whether the calling thread's device may be another one after a call.
+pub(crate) fn moves_thread(api: &Api) -> bool {
+    ["hipSetDevice", "hipSetValidDevices", "hipCtx", "hipDeviceReset", "hipDevicePrimaryCtx"]
+        .iter()
+        .any(|prefix| api.name.starts_with(prefix))
 }
 
 fn makes(api: &Api) -> bool {
@@ -140,6 +148,12 @@ pub(super) fn goes_with_first_use(key: Key) -> bool {
     }
 }
 
+/// Position, among what a call uses, of the object that what it makes is a part of.
+pub(super) fn whole_of_parts(api: &Api) -> usize {
+    // Of the node and the clone, the node that is found belongs to the clone.
+    usize::from(api.name == "hipGraphNodeFindInClone")
+}
+
 /// Host symbol and length in bytes of the device variable that a call registers.
 pub(super) fn registered_variable(api: &Api, record: &Record<'_>) -> Option<(u64, u64)> {
     /// Words of `__hipRegisterVar(modules, var, hostVar, deviceVar, ext, size, constant, global)`.
@@ -152,6 +166,8 @@ pub(super) fn registered_variable(api: &Api, record: &Record<'_>) -> Option<(u64
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Setting {
     api: u16,
+    /// The thread's device, for what names no object that it would be a setting of.
+    device: i32,
     words: Vec<u64>,
     /// Hash of everything else that the call was given, where two such calls are the same only if they are equal.
     payload: u64,
@@ -159,14 +175,18 @@ pub(super) struct Setting {
 
 impl Setting {
     /// What a call sets; `None` for calls that count, each of which matters.
-    pub(super) fn of(api: &Api, record: &Record<'_>) -> Option<Self> {
+    pub(super) fn of(api: &Api, device: i32, record: &Record<'_>) -> Option<Self> {
         if api.name.contains("Retain") || api.name.contains("Release") || api.name.contains("Link") {
             return None;
+        }
+        if api.name.contains("PeerAccess") {
+            return Some(Self::peer(api, device, record));
         }
         let replaces_all = ["Params", "SetEvent", "SetEnabled", "hipGraphExecUpdate", "hipEventRecord"];
         let by_number = ["Attribute", "Limit"];
         let names = |role: &Role| matches!(role, Role::Use(_) | Role::KernelSymbol | Role::Ordinal);
         let uses = api.params.iter().take_while(|param| names(&param.role)).count();
+        let device = if api.params.iter().any(|param| matches!(param.role, Role::Use(_))) { -1 } else { device };
         let first = match api.name {
             name if name.contains("hipGraphExecUpdate") || name.contains("hipEventRecord") => 1,
             name if replaces_all.iter().any(|part| name.contains(part)) => uses,
@@ -182,12 +202,34 @@ impl Setting {
                 }
                 let values = api.params.iter().filter(|param| !is_address_of_payload(&param.role));
                 let words = values.map(|param| record.word(usize::from(param.word))).collect();
-                return Some(Setting { api: api.id, words, payload: hasher.finish() });
+                return Some(Setting { api: api.id, device, words, payload: hasher.finish() });
             }
         };
         let words = api.params.iter().take(first).map(|param| record.word(usize::from(param.word))).collect();
-        Some(Setting { api: api.id, words, payload: 0 })
+        Some(Setting { api: api.id, device, words, payload: 0 })
     }
+
+    /// Access of the thread's device, or its context, to a peer.
+    fn peer(api: &Api, device: i32, record: &Record<'_>) -> Self {
+        Setting { api: api.id, device, words: vec![record.word(0)], payload: 0 }
+    }
+
+    /// The setting that a call takes back: neither it nor the call that made it matters any more.
+    pub(super) fn taken_back(api: &Api, device: i32, record: &Record<'_>) -> Option<Self> {
+        let made_by = match api.name {
+            "hipDeviceDisablePeerAccess" => "hipDeviceEnablePeerAccess",
+            "hipCtxDisablePeerAccess" => "hipCtxEnablePeerAccess",
+            _ => return None,
+        };
+        Some(Self::peer(Api::by_name(made_by)?, device, record))
+    }
+}
+
+/// Whether a reset of its device undoes what a call set.
+pub(super) fn undone_by_reset(api: &Api) -> bool {
+    ["hipDeviceEnablePeerAccess", "hipDeviceDisablePeerAccess", "hipDeviceSet", "hipSetDeviceFlags"]
+        .iter()
+        .any(|prefix| api.name.starts_with(prefix))
 }
 
 fn is_address_of_payload(role: &Role) -> bool {

@@ -105,7 +105,7 @@ pub(crate) struct Objects {
     entries: BTreeMap<u64, Entry>,
     /// The entry that made each setting last.
     settings: HashMap<Setting, u64>,
-    /// Devices that were current in a call that was kept.
+    /// Devices that were current in a call that was kept or that did work.
     devices: Vec<i32>,
     next_object: Id,
     next_entry: u64,
@@ -138,6 +138,13 @@ impl Objects {
         &self.devices
     }
 
+    /// Notes that the program works on a device.
+    pub(crate) fn uses(&mut self, device: i32) {
+        if !self.devices.contains(&device) {
+            self.devices.push(device);
+        }
+    }
+
     /// The kept calls, in their order.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
@@ -152,6 +159,11 @@ impl Objects {
         found
     }
 
+    /// Whether memory at an address is there: that of a module's variable goes with the module.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        self.containing(address).is_some()
+    }
+
     /// Handles of a kind that are there.
     pub(super) fn handles(&self, kind: HandleKind) -> Vec<u64> {
         let handle =
@@ -160,6 +172,12 @@ impl Objects {
             self.keys.iter().filter(|&(_, &id)| self.alive(id)).filter_map(|(key, _)| handle(key)).collect();
         found.sort_unstable();
         found
+    }
+
+    /// An object, and what it is a part of.
+    fn with_wholes(&self, id: Id) -> impl Iterator<Item = &Object> {
+        let object = |id: Id| self.objects.get(&id);
+        std::iter::successors(object(id), move |part| part.parent.and_then(object))
     }
 
     fn alive(&self, id: Id) -> bool {
@@ -229,11 +247,15 @@ impl Objects {
         // SAFETY: words are read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), size_of_val(record)) };
         let Ok(Some(parsed)) = Record::parse(bytes) else { return };
-        if !self.devices.contains(&device) {
-            self.devices.push(device);
-        }
+        self.uses(device);
         if keep::resets(api) {
             return self.reset(device);
+        }
+        if let Some(made_by) =
+            Setting::taken_back(api, device, &parsed).and_then(|setting| self.settings.remove(&setting))
+        {
+            self.drop_entry(made_by);
+            return;
         }
         let mentions = self.mentions(api, &parsed);
         let ended = ending.ids();
@@ -251,7 +273,7 @@ impl Objects {
         self.next_entry = self.next_entry.max(number + 1);
         let Mentions { mut uses, scanned, creates, gets, new_memory, gotten_memory, new_ranges } = mentions;
         let (mut made, mut changed) = (Vec::new(), Vec::new());
-        let parent = uses.first().copied();
+        let parent = uses.get(keep::whole_of_parts(api)).copied();
         let mut object = Object {
             parent: None,
             ended: false,
@@ -331,12 +353,15 @@ impl Objects {
         } else {
             changed.extend(in_capture.filter(|id| !made.contains(id)));
         }
+        // What loses a part is changed by that.
+        changed.extend(ended.iter().filter_map(|id| self.objects.get(id)?.parent));
         // What a call works on comes first: it is changed where the call makes nothing, and where it makes a part of it.
         let makes_part = made.is_empty() || keep::makes_part(api);
         let changes_first = in_capture.is_none() && ended.is_empty() && makes_part;
         changed.extend(uses.first().copied().filter(|_| changes_first));
-        let setting =
-            (made.is_empty() && ended.is_empty() && in_capture.is_none()).then(|| Setting::of(api, &parsed)).flatten();
+        let setting = (made.is_empty() && ended.is_empty() && in_capture.is_none())
+            .then(|| Setting::of(api, device, &parsed))
+            .flatten();
         uses.extend(scanned);
         if !made.is_empty() {
             for id in &uses {
@@ -373,8 +398,15 @@ impl Objects {
     /// A setting that is made again takes the place of the one before, unless something was made from the object meanwhile.
     fn supersede(&mut self, setting: Setting, number: u64, of: &[Id]) {
         let Some(before) = self.settings.insert(setting, number) else { return };
-        let copied = of.iter().filter_map(|id| self.objects.get(id)).any(|object| object.last_copied > before);
-        if !copied && let Some(entry) = self.entries.remove(&before) {
+        // A part is copied with what it is a part of.
+        let copied = of.iter().any(|&id| self.with_wholes(id).any(|object| object.last_copied > before));
+        if !copied {
+            self.drop_entry(before);
+        }
+    }
+
+    fn drop_entry(&mut self, number: u64) {
+        if let Some(entry) = self.entries.remove(&number) {
             self.bytes -= entry.record.len() * 8;
         }
     }
@@ -383,6 +415,7 @@ impl Objects {
         for object in self.objects.values_mut() {
             object.ended |= object.device == device && !object.outlives_reset;
         }
+        self.entries.retain(|_, entry| entry.device != device || !keep::undone_by_reset(entry.api));
         self.sweep();
     }
 

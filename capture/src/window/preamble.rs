@@ -140,6 +140,9 @@ impl Preamble {
     /// What memory, arrays and variables hold.
     fn contents(&mut self, writer: &BlobWriter, objects: &Objects, devices: &[i32]) -> io::Result<()> {
         for (address, len_bytes) in self.process.allocations().on_device() {
+            if !objects.holds(address) {
+                continue;
+            }
             let mut at = 0;
             while at < len_bytes {
                 let len = COPY_BYTES.min(len_bytes - at);

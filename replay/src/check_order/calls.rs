@@ -84,6 +84,8 @@ pub(super) struct Call {
     pub(super) enqueues_on: Option<Stream>,
     /// Whether the work may still be under way when the call has returned.
     pub(super) is_asynchronous: bool,
+    /// Whether it copies from or to memory of the host, for which it may wait for the device although it is asynchronous.
+    pub(super) copies_host_memory: bool,
     pub(super) awaited: Awaited,
     /// The event it records.
     pub(super) records: Option<Object>,
@@ -220,6 +222,7 @@ impl<'a> Reader<'a> {
             Role::Device(access, _) => self.use_memory(call, value, access),
             Role::Host(access, _) | Role::Any(access, _) => {
                 let staged = [SectionTag::BlobIn, SectionTag::BlobOut].map(|tag| record.section(tag, number));
+                call.copies_host_memory |= staged.iter().any(Option::is_some);
                 if !staged.into_iter().flatten().any(|section| section.presence != Presence::Absent) {
                     self.use_memory(call, value, access);
                 }

@@ -20,7 +20,8 @@
 //! | began or ended a stream's capture | is any call, and the other way round |
 //!
 //! In the diagnostic order of programs there remain: made and then used, used and then ended. In all orders a captured
-//! thread's own calls keep theirs, and in all but the last so do enqueues that overlapped at capture on one stream.
+//! thread's own calls keep theirs, and in all but the last so do enqueues that overlapped at capture on one stream. A copy of
+//! host memory, which may wait for the device, precedes the calls that it overlapped in none.
 //!
 //! Not demanded, because the archive does not tell: memory that takes over the recorded addresses of other memory where it
 //! is placed, and memory reached through structs that structs point to.

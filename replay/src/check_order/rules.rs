@@ -237,7 +237,9 @@ impl Rules {
         {
             let entered = self.entered.entry(stream.object).or_default();
             demands.after(Some(entered), Reason::Overlapping);
-            entered.add(logged);
+            if !call.copies_host_memory {
+                entered.add(logged);
+            }
         }
         if self.order == OrderMode::Capture {
             demands.after(Some(&self.returned), Reason::Returned);

@@ -201,13 +201,16 @@ impl<'a> Planner<'a> {
         }
 
         let count = self.lanes[lane as usize].planned + 1;
-        let in_order_on = match api.effect {
+        let stream = match api.effect {
             Effect::Enqueue => lowering.facts.enqueues_on.map_or(0, |stream| stream.object),
             _ => 0,
         };
-        let overlapping = overlapping(&self.last_enqueue, call, in_order_on);
-        let overlaps = overlapping.is_some();
-        self.planned.unordered += u64::from(overlaps);
+        let may_wait = stream != 0 && copies_host_memory(&record);
+        let overlapping = overlapping(&self.last_enqueue, call, stream);
+        self.planned.unordered += u64::from(overlapping.is_some());
+        // A copy that waits for the device may wait for what the calls that overlap it go on to do: none waits for it.
+        let in_order_on = if may_wait { 0 } else { stream };
+        let overlaps = overlapping.is_some() && !may_wait;
         self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
         if self.mutation == Some(Mutation::DropEdges) {
             waits.clear();
@@ -326,12 +329,14 @@ impl<'a> Planner<'a> {
     pub(super) fn last_error_flags(&mut self, call: &Call<'_>, special: Special) -> u16 {
         let lane = &mut self.lanes[call.lane as usize];
         let flags = match special {
-            Special::GetLastError | Special::PeekLastError if lane.last_error_unknown => flag::ANY_OUTCOME,
+            Special::GetLastError | Special::PeekLastError | Special::LastCommandError if lane.last_error_unknown => {
+                flag::ANY_OUTCOME
+            }
             _ => 0,
         };
         let forgotten = match special {
             Special::GetLastError => true,
-            Special::PeekLastError => false,
+            Special::PeekLastError | Special::LastCommandError => false,
             // The next failure that is reissued takes its place.
             _ => !call.succeeded() && call.record.ret() != NOT_READY,
         };
@@ -397,8 +402,17 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// Whether an enqueue copies from or to memory of the host: if that is pageable, the runtime may wait for the device in the
+/// call itself.
+pub(super) fn copies_host_memory(record: &Record<'_>) -> bool {
+    record
+        .sections()
+        .map_while(Result::ok)
+        .any(|section| matches!(section.tag, SectionTag::BlobIn | SectionTag::BlobOut))
+}
+
 /// The enqueue on the same stream that a call overlapped at capture, if the last one did. Two that overlapped are in truth
-/// unordered: they are issued in the order they were entered.
+/// unordered: they are issued in the order they were entered, unless the first is a copy of host memory.
 fn overlapping<'n>(last: &'n FxHashMap<u32, Node>, call: &Call<'_>, stream: u32) -> Option<&'n Node> {
     let last = (stream != 0).then(|| last.get(&stream)).flatten()?;
     (last.lane() != call.lane && last.end >= call.record.begin()).then_some(last)

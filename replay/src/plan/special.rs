@@ -35,6 +35,8 @@ pub(crate) enum Special {
     GetLastError,
     /// `hipPeekAtLastError`.
     PeekLastError,
+    /// `hipExtGetLastError`: what the OS thread's call before this one returned, whatever it was.
+    LastCommandError,
     /// Names a kernel by a host symbol.
     RegisterFunction,
     /// Names a device variable by a host symbol.
@@ -80,11 +82,14 @@ impl Special {
             "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
             "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
-            "hipGetLastError" | "hipExtGetLastError" => Special::GetLastError,
+            "hipGetLastError" => Special::GetLastError,
+            "hipExtGetLastError" => Special::LastCommandError,
             "hipPeekAtLastError" => Special::PeekLastError,
             "__hipRegisterFunction" => Special::RegisterFunction,
             "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
-            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => Special::BeginCapture,
+            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" | "hipStreamBeginCaptureToGraph" => {
+                Special::BeginCapture
+            }
             "hipStreamEndCapture" | "hipStreamEndCapture_spt" => Special::EndCapture,
             "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
@@ -283,9 +288,15 @@ impl<'a> Planner<'a> {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
             Special::PeekLastError if self.multiplexed => draft.flags |= flag::PEEK_ERROR,
+            // The OS thread's call before this one may be another captured thread's.
+            Special::LastCommandError if self.multiplexed => draft.flags |= flag::ANY_OUTCOME,
             // The thread that ends a capture must be the one that began it unless the capture is relaxed, and a captured
             // thread may change OS threads around a blocking call here.
-            Special::BeginCapture if self.multiplexed => draft.set(1, CAPTURE_RELAXED),
+            Special::BeginCapture if self.multiplexed => {
+                if let Some(mode) = call.api.params.iter().find(|param| param.name == "mode") {
+                    draft.set(mode.word, CAPTURE_RELAXED);
+                }
+            }
             Special::ModuleLoad => {
                 let address = self.image_address(call, 1)?;
                 draft.set(1, address);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hrr_format::catalogue::Api;
+use hrr_format::catalogue::Effect;
 use hrr_format::record::Record;
 
 use super::annotate::{self, Position};
+use super::emit::copies_host_memory;
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
@@ -176,17 +177,20 @@ impl<'a> Planner<'a> {
         (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
     }
 
-    /// Whether another captured thread of the same worker makes a call before this one returns.
+    /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
+    /// returns.
     pub(super) fn blocks_others(&self, timeline: &Timeline<'_>, lane: u32, record: &Record<'_>) -> bool {
-        if !self.multiplexed || !self.archive.api(record.api()).known.is_some_and(Api::blocks) {
+        let Some(api) = self.archive.api(record.api()).known.filter(|_| self.multiplexed) else { return false };
+        if !api.blocks() && api.effect != Effect::Enqueue {
             return false;
         }
         let worker = self.assignment.worker_of[lane as usize];
-        self.assignment.worker_of.iter().enumerate().any(|(other, &of)| {
+        let overlapped = self.assignment.worker_of.iter().enumerate().any(|(other, &of)| {
             of == worker
                 && other as u32 != lane
                 && timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
-        })
+        });
+        overlapped && (api.blocks() || copies_host_memory(record))
     }
 
     pub(super) fn end(&mut self, lane: u32) {

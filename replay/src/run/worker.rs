@@ -553,7 +553,10 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             outcome.code = cell.swap(0, Ordering::Relaxed);
         } else if instruction.flags & flag::PEEK_ERROR != 0 {
             outcome.code = cell.load(Ordering::Relaxed);
-        } else if outcome.code != 0 && outcome.code != NOT_READY && instruction.flags & flag::AUXILIARY == 0 {
+        } else if outcome.code != 0
+            && outcome.code != NOT_READY
+            && instruction.flags & (flag::AUXILIARY | flag::ANY_OUTCOME) == 0
+        {
             cell.store(outcome.code, Ordering::Relaxed);
         }
     }

@@ -98,7 +98,8 @@ fn check(path: &Path) -> Result<bool, ArchiveError> {
 
 fn details(archive: &Archive, state: State) -> String {
     let manifest = archive.manifest();
-    let counts = format!("{} calls of {} threads", calls_of(archive), archive.streams().len());
+    let threads = archive.streams().len();
+    let counts = format!("{} calls of {threads} thread{}", calls_of(archive), if threads == 1 { "" } else { "s" });
     let path = quoted(archive.path());
     match state {
         State::Recorded => format!(
