@@ -154,6 +154,8 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
+    shared_memory_mix: Independent;
 }
 
 #[test]
