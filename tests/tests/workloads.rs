@@ -145,6 +145,7 @@ every_way! {
     launch_rate: Independent;
     transfer_rate: Independent;
     peer_devices: Cooperating;
+    contexts: Cooperating;
     serving: Independent;
     images: Independent;
     execution_contexts: Independent;
@@ -153,6 +154,8 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
+    shared_memory_mix: Independent;
 }
 
 #[test]
