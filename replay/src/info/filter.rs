@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(range("..7"), Ok(0..7));
         assert_eq!(range("3.."), Ok(3..u64::MAX));
         assert_eq!(range("5"), Ok(5..6));
+        assert!(range("5..2").is_err() && range("..0").is_err());
         assert!(range("a..b").unwrap_err().contains("\"a\" is no event number"));
     }
 }
