@@ -26,6 +26,7 @@ pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
 pub(crate) mod plausible;
+pub(crate) mod prefetch;
 pub mod processes;
 pub mod progress_line;
 pub(crate) mod repeat;

@@ -326,6 +326,7 @@ fn recorded_programs_convert_or_say_what_would_be_lost() {
         ("poll_query", Some("of hipEventQuery that did not succeed")),
         ("errors", Some("that did not succeed")),
         ("host_memory", Some("what the host stored in memory that devices use")),
+        ("graph_rows", Some("gaps between the rows of host memory that graphs copy")),
     ] {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let target = scratch.path().join(name);

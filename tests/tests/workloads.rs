@@ -145,6 +145,7 @@ every_way! {
     launch_rate: Independent;
     transfer_rate: Independent;
     peer_devices: Cooperating;
+    contexts: Cooperating;
     serving: Independent;
     images: Independent;
     execution_contexts: Independent;
@@ -153,6 +154,9 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
+    // Memory that one thread has freed is given out to another.
+    shared_memory_mix: Cooperating;
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl<'a> Planner<'a> {
             None => return Err(Refusal::Signature { kernel: name() }),
         };
         let claimed = args.unwrap_or_default();
-        let need = self.kernel_rooms.need(self.launched(call), claimed);
+        let need = self.kernel_rooms.need(self.launched(call), call.record.aux(), claimed);
         let room = bytes.len().max(explicit_bytes(claimed) as usize) + need.bytes;
         let base = padded_copy_to(chunk, bytes, room).cast::<u8>();
         match args {

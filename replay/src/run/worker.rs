@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
-use hrr_format::catalogue::APIS;
+use hrr_format::catalogue::{APIS, Api};
 
 use super::progress::Progress;
 use super::spinning::Cores;
@@ -538,6 +538,9 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             // SAFETY: a device-setting call has at least one argument word.
             self.device = unsafe { instruction.words.read() } as i32;
         }
+        if flags & flag::SWITCHES_CONTEXT != 0 && outcome.code == 0 {
+            self.ask_device();
+        }
         if flags & flag::ANY_OUTCOME == 0 && outcome.code != instruction.expected {
             self.fail(chunk, instruction, FailureKind::Code { got: outcome.code, expected: instruction.expected });
             return self.shared.continue_on_error;
@@ -558,6 +561,20 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             && instruction.flags & (flag::AUXILIARY | flag::ANY_OUTCOME) == 0
         {
             cell.store(outcome.code, Ordering::Relaxed);
+        }
+    }
+
+    /// A context was made current or taken away, and runtimes differ in what that does to the device.
+    #[cold]
+    fn ask_device(&mut self) {
+        let Some(api) = Api::by_name("hipGetDevice") else { return };
+        let Some(function) = self.shared.runtime.entry_point(api) else { return };
+        let mut device = self.device;
+        let word = &raw mut device as u64;
+        // SAFETY: hipGetDevice takes the address of one int, which is writable.
+        let outcome = unsafe { THUNKS[usize::from(api.id)](function, &word) };
+        if outcome.code == 0 {
+            self.device = device;
         }
     }
 

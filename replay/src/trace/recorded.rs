@@ -342,7 +342,7 @@ impl Edges {
         {
             self.returns.pop();
             if let Some((node, facts)) = self.open[other as usize].take() {
-                self.order.end(node, facts);
+                self.order.end(node, Some(facts));
             }
         }
         let mut facts = self.order.facts();
