@@ -336,6 +336,26 @@ def drv3d(source, target, extent):
     return side(*source) + side(*target) + struct.pack("<3Q", *extent)
 
 
+@case
+def result_awaited_by_a_volume(path, bundles):
+    """What waits for an asynchronous result is a copy of a volume, which is reissued as rectangles: those wait, not it."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 1 << 20)
+    a.iota(BUFFER, 0, 1 << 18)
+    for step in range(8):
+        a.mix(BUFFER, 3, step, 1 << 18)
+    values = iota(0, 64)
+    for step in range(8):
+        values = mix(values, 3, step)
+    pair = a.blob(words(values))
+    a.call("hipMemcpy2DAsync", dst=HOST, dpitch=256, src=BUFFER, spitch=256, width=256, height=1, kind=D2H, stream=0,
+           S_d2h_hash_lo=pair[0], S_d2h_hash_hi=pair[1])
+    a.call("hipMemcpy3D", p=1, S_d2h_hash_lo=pair[0], S_d2h_hash_hi=pair[1],
+           p__inline=parms3d((BUFFER, 128, 128, 1), (HOST + 4096, 128, 128, 1), (128, 1, 2), D2H))
+    a.write()
+    return passes(3)
+
+
 def pitched(path, bundles, version, packed):
     """Rows of 96 bytes at pitches of 128 on the host and 256 on the device."""
     a = Program(path, version, packed=packed).start(bundles)

@@ -141,6 +141,8 @@ class RandomProgram(Telling):
                     self.call("hipStreamWaitEvent", stream=stream, event=event, flags=0)
                 else:
                     self.settle(buffer)
+        # Only now: what is waited for on one of them may end what is under way on all.
+        for buffer in buffers:
             buffer.stream = stream
 
     # What a program does.

@@ -213,6 +213,10 @@ impl State {
         }
         self.apply_objects(call, thread);
         self.apply_graphs(call, thread);
+        // What is not issued waits for nothing: what is reissued in its stead does.
+        if !call.is_issued() {
+            return Vec::new();
+        }
         let stream = self.stream_of(call, thread);
         match call.api.effect {
             Effect::BlockDevice => {
