@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hrr_benches::synthetic::{Shape, write_archive};
 use hrr_format::archive::Archive;
+use hrr_replay::measure::Hands;
 use hrr_replay::runtime::Runtime;
 use hrr_replay::{OrderMode, ReplayOptions, measure, replay};
 
@@ -58,15 +59,17 @@ fn edges(table: &mut Table) {
 fn planning(table: &mut Table, archives: &[(u32, Shape, Archive)], runtime: &Arc<Runtime>) {
     for (lanes, shape, archive) in archives {
         for order in [OrderMode::Capture, OrderMode::Deps] {
-            for threads in [0, 2] {
+            for (threads, hands) in [(0, Hands::Several), (0, Hands::One), (2, Hands::Several)] {
                 if threads != 0 && *lanes == 1 {
                     continue;
                 }
                 let mut waits = 0;
                 let mut planned = 0;
-                let took = best(|| match measure::plan(archive, runtime, threads, order) {
+                let mut processor_time = Duration::MAX;
+                let took = best(|| match measure::plan(archive, runtime, threads, order, hands) {
                     Ok(planning) => {
                         (waits, planned) = (planning.waits, planning.events);
+                        processor_time = processor_time.min(planning.processor_time);
                         planning.took
                     }
                     Err(error) => {
@@ -75,9 +78,11 @@ fn planning(table: &mut Table, archives: &[(u32, Shape, Archive)], runtime: &Arc
                     }
                 });
                 let name = format!(
-                    "plan: {lanes} threads, {shape:?}, --order {}, --threads {threads} ({:.2} waits a call)",
+                    "plan: {lanes} threads, {shape:?}, --order {}, --threads {threads}, hands: {hands:?} ({:.2} waits, {:.0} \
+                     ns of processor time a call)",
                     order.as_str(),
-                    waits as f64 / planned as f64
+                    waits as f64 / planned as f64,
+                    processor_time.as_nanos() as f64 / planned as f64
                 );
                 table.rate(&name, took, planned, Some(3.0));
             }
@@ -146,7 +151,7 @@ impl Table {
             Some(false) => "  TARGET MISSED",
             None => "",
         };
-        self.text.push_str(&format!("{name:<88} {figure:>14}{verdict}\n"));
+        self.text.push_str(&format!("{name:<124} {figure:>14}{verdict}\n"));
     }
 
     fn ns(&mut self, name: &str, took: Duration, count: u64, at_most: Option<f64>) {

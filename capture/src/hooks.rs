@@ -47,6 +47,8 @@ pub(crate) enum Hook {
     DestroyStream,
     /// A device is reset: everything on it is gone.
     Reset,
+    /// A context is made, becomes current or is taken away: the record says which device is current then.
+    Context,
     /// Memory is mapped into a reserved address range.
     Map,
     /// Memory is taken out of a reserved address range.
@@ -127,6 +129,11 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipMemUnmap", Hook::Unmap),
     ("hipDeviceReset", Hook::Reset),
     ("hipDevicePrimaryCtxReset", Hook::Reset),
+    ("hipCtxCreate", Hook::Context),
+    ("hipCtxDestroy", Hook::Context),
+    ("hipCtxSetCurrent", Hook::Context),
+    ("hipCtxPushCurrent", Hook::Context),
+    ("hipCtxPopCurrent", Hook::Context),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
     ("hipGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
@@ -312,6 +319,7 @@ impl HookCall<'_> {
                 | Hook::Unload
                 | Hook::DestroyStream
                 | Hook::Reset
+                | Hook::Context
                 | Hook::Unmap
                 | Hook::None => {}
             }
@@ -379,7 +387,11 @@ impl HookCall<'_> {
     pub(crate) fn waited(&self) -> Waited {
         let api = self.plan.api;
         match api.effect {
-            Effect::BlockStream => Waited::Stream(self.stream()),
+            // By null, and not by hipStreamLegacy, the null stream is waited for with the streams that synchronise with it.
+            Effect::BlockStream => match self.stream() {
+                0 => Waited::NullStream,
+                stream => Waited::Stream(stream),
+            },
             Effect::BlockCopy if self.plan.stream_word.is_some() || api.name.ends_with("_spt") => {
                 Waited::Stream(self.stream())
             }

@@ -463,6 +463,7 @@ fn new_process_dir(root: &std::path::Path, pid: u32) -> Result<PathBuf, (PathBuf
 fn say_recording(process: &Process) {
     let contents = match process.config.contents {
         ContentsMode::Contents => "yes — host buffers, kernel arguments and code objects are recorded",
+        ContentsMode::MetadataOnly if process.config.flight_recorder_bytes.is_some() => "no — metadata only",
         ContentsMode::MetadataOnly => "no — metadata only; set HIP_HRR_CAPTURE_CONTENT=1 to record contents",
     };
     let part = match process.config.window {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 use hrr_format::catalogue::{Effect, Role};
 use hrr_format::record::{
-    HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
+    DEVICE_AFTER, HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, marker, offset, section_bytes,
 };
 
 use crate::contents::graph_copies::{self, GraphCopy};
@@ -24,7 +24,7 @@ use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited};
 use crate::errno::KeepErrno;
-use crate::hooks::HookCall;
+use crate::hooks::{Hook, HookCall};
 use crate::plan::{self, OrderRole, Plan, Route};
 use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
@@ -254,7 +254,13 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
             Route::FixedOuts if code == 0 => unsafe { fill_fixed_outs(record, plan) },
             Route::FixedOuts => {}
             // SAFETY: the scratch of this thread describes the record.
-            Route::General => unsafe { fill_general(stream, record, code, raw) },
+            Route::General => unsafe {
+                fill_general(stream, record, code, raw);
+                if plan.hook == Hook::Context && code == 0 {
+                    let device = runtime::device_now() as u32;
+                    record.add(offset::AUX).cast::<u32>().write(DEVICE_AFTER | device);
+                }
+            },
         }
         if code == polling::NOT_READY && polling::folds(plan) {
             // SAFETY: as above.

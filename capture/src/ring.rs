@@ -1,8 +1,8 @@
 //! The flight recorder: the last calls of each thread, without contents, in a bounded part of the disk.
 //!
 //! `HIP_HRR_FLIGHT_RECORDER=SIZE` (a number with `K`, `M` or `G`) bounds the stream files of a process. Each thread has a
-//! ring of an eighth of it, as far as the rest allows, and no less than [`LEAST_RING_BYTES`]. The rings of threads that have
-//! ended stay until their room is needed. A thread for which there is no room at all is not recorded, which is said once.
+//! ring of a sixteenth of what is left, so that later threads have one too, and no less than [`LEAST_RING_BYTES`]. The rings of
+//! threads that have ended go, oldest first, when they and the living ones have taken more than half. A thread for which there is no room at all is not recorded, which is said once.
 //! Rings are mapped files like other streams, so what a process that hangs, crashes or is killed had done is there.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ const LEAST_RING_BYTES: u64 = 64 << 10;
 const MOST_RING_BYTES: u64 = 64 << 20;
 /// Smallest size that can be asked for.
 pub(crate) const LEAST_BYTES: u64 = 2 * LEAST_RING_BYTES;
-/// A thread's share of the whole.
-const SHARE: u64 = 8;
+/// A thread's share of what is left.
+const SHARE: u64 = 16;
 /// Granularity of rings: a page.
 const PAGE_BYTES: u64 = 4096;
 
@@ -60,10 +60,9 @@ impl Rings {
 
     /// Room for one more ring, for which those of threads that have ended may go.
     pub(crate) fn take(&self) -> Option<Room> {
-        let wanted = (self.size_bytes / SHARE).clamp(LEAST_RING_BYTES, MOST_RING_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let mut state = self.state();
         let mut removed = 0;
-        while state.left_bytes < wanted
+        while state.left_bytes < (self.size_bytes / 2).max(LEAST_RING_BYTES)
             && let Some((path, bytes)) = state.ended.pop_front()
         {
             // Where it cannot be taken away, its room stays taken.
@@ -72,8 +71,8 @@ impl Rings {
                 removed += 1;
             }
         }
-        let ring_bytes = wanted.min(state.left_bytes / PAGE_BYTES * PAGE_BYTES);
-        if ring_bytes < LEAST_RING_BYTES {
+        let ring_bytes = (state.left_bytes / SHARE).clamp(LEAST_RING_BYTES, MOST_RING_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        if ring_bytes > state.left_bytes {
             return None;
         }
         let part_bytes = (ring_bytes - HEADER_BYTES as u64) / RING_PARTS as u64 / 8 * 8;
@@ -141,5 +140,13 @@ mod tests {
         let again = rings.take().unwrap();
         assert_eq!((again.removed, path.exists()), (1, false));
         assert!(rings.take().is_none());
+    }
+
+    #[test]
+    fn many_threads_at_once_all_have_a_ring() {
+        let rings = Rings::new(64 << 20);
+        let parts: Vec<u32> = std::iter::from_fn(|| Some(rings.take()?.part_bytes)).collect();
+        assert_eq!(parts.len(), 80);
+        assert!(parts.is_sorted_by(|earlier, later| earlier >= later), "{parts:?}");
     }
 }

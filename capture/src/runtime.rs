@@ -135,6 +135,12 @@ pub(crate) fn function_name(function: u64) -> Option<String> {
     }
 }
 
+/// The calling thread's device, asked for where the program cannot have been told of an error of ours.
+pub(crate) fn device_now() -> i32 {
+    let _last_error = LastError::keep();
+    device()
+}
+
 /// The calling thread's device.
 pub(crate) fn device() -> i32 {
     let mut device = 0;

@@ -89,7 +89,7 @@ pub enum ArchiveError {
         path: PathBuf,
     },
     /// The root holds several processes.
-    #[error("{} holds {} processes; choose one: {}", path.display(), processes.len(), Choice(processes))]
+    #[error("{} holds {} processes; choose one, or replay them with --all-processes: {}", path.display(), processes.len(), Choice(processes))]
     Several {
         /// The root.
         path: PathBuf,

@@ -9,7 +9,7 @@
 //! | 8 | u64 | `begin` tick, read at entry |
 //! | 16 | u64 | `end` tick, read at return; zero while in flight |
 //! | 24 | i32 | return code (`hipError_t` or `int`; zero for calls that return something else) |
-//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; otherwise zero |
+//! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; calls that change the thread's context: [`DEVICE_AFTER`] and the device that is current then; otherwise zero |
 //! | 32 | u64 × words | arguments in declaration order (see [`crate::abi`]) |
 //! | then | | sections until `len_bytes` |
 //!
@@ -35,6 +35,10 @@ pub const SECTION_HEADER_BYTES: usize = 8;
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Parameter index of a section that belongs to no parameter.
 pub const NO_PARAM: u8 = 255;
+
+/// Bit of the auxiliary number that says that the other bits are the number of the device that is current on the thread
+/// once the call has returned.
+pub const DEVICE_AFTER: u32 = 1 << 31;
 
 /// Byte offsets of the record header's fields.
 pub mod offset {
@@ -141,6 +145,9 @@ pub enum SectionTag {
     HostRanges = 12,
     /// What ranges of host memory held before: a [`BlobRef`].
     HostBefore = 13,
+    /// How the rows of the host memory lie that the section in front of it names, where there are gaps between them:
+    /// [`HostRows`].
+    GraphHostRows = 14,
 }
 
 impl SectionTag {
@@ -160,6 +167,7 @@ impl SectionTag {
             11 => Self::Note,
             12 => Self::HostRanges,
             13 => Self::HostBefore,
+            14 => Self::GraphHostRows,
             _ => return None,
         })
     }
@@ -214,6 +222,48 @@ impl BlobRef {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.number.to_le_bytes());
         bytes[8..].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes
+    }
+}
+
+/// How rows of host memory lie whose contents are packed.
+///
+/// | offset | type | |
+/// |---|---|---|
+/// | 0 | u32 | rows in a slice |
+/// | 4 | u32 | slices |
+/// | 8 | u64 | bytes from row to row |
+/// | 16 | u64 | bytes from slice to slice |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRows {
+    /// Rows in a slice.
+    pub rows: u32,
+    /// Slices.
+    pub slices: u32,
+    /// Bytes from row to row.
+    pub pitch_bytes: u64,
+    /// Bytes from slice to slice.
+    pub slice_bytes: u64,
+}
+
+impl HostRows {
+    /// Size on disk in bytes.
+    pub const BYTES: usize = 24;
+
+    /// Reads what a [`SectionTag::GraphHostRows`] holds.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let counts = u64_at(bytes, 0)?;
+        let (rows, slices) = (counts as u32, (counts >> 32) as u32);
+        Some(HostRows { rows, slices, pitch_bytes: u64_at(bytes, 8)?, slice_bytes: u64_at(bytes, 16)? })
+    }
+
+    /// The bytes on disk.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.slices.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.pitch_bytes.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.slice_bytes.to_le_bytes());
         bytes
     }
 }
@@ -350,7 +400,13 @@ impl<'a> Record<'a> {
 
     /// Number of the kernel a launch names, where it is known.
     pub fn kernel(&self) -> Option<u32> {
-        if self.polls() > 0 { None } else { self.aux().checked_sub(1) }
+        if self.polls() > 0 || self.device_after().is_some() { None } else { self.aux().checked_sub(1) }
+    }
+
+    /// The device that was current on the thread once the call had returned, where the record tells.
+    pub fn device_after(&self) -> Option<i32> {
+        let tells = self.aux() & DEVICE_AFTER != 0 && self.polls() == 0;
+        tells.then_some((self.aux() & !DEVICE_AFTER) as i32)
     }
 
     /// How often in a row a query was answered "not ready"; zero for any other call.
@@ -372,8 +428,8 @@ impl<'a> Record<'a> {
 
     /// All argument words.
     pub fn words(&self) -> impl Iterator<Item = u64> + 'a {
-        let record = *self;
-        (0..record.word_count()).map(move |index| record.word(index))
+        let words = &self.bytes[HEADER_BYTES..self.sections_start()];
+        words.chunks_exact(8).map(|word| word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
     /// The sections. Iteration ends with an error at the first one that is malformed.

@@ -56,7 +56,10 @@ fn a_root_with_one_process_stands_for_it() {
 #[test]
 fn a_root_with_several_processes_asks_and_lists_them_in_order() {
     let (_dir, root) = root(&[300, 41, 5]);
-    assert_refused(&root, &["holds 3 processes; choose one: ", "pid-5, ", "pid-41, ", "pid-300"]);
+    assert_refused(
+        &root,
+        &["holds 3 processes; choose one, or replay them with --all-processes: ", "pid-5, ", "pid-41, ", "pid-300"],
+    );
     let listed = ArchiveRoot::open(&root).unwrap();
     assert_eq!(listed.processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [5, 41, 300]);
     assert!(listed.processes.iter().all(|process| process.manifest.as_ref().unwrap().event_count == 3));

@@ -37,7 +37,7 @@ Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a r
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Write the manual page, or completions for a shell
+    /// Write the manual page, completions for a shell, or the reference of options and variables
     #[arg(long, value_enum, hide = true)]
     generate: Option<Generate>,
 }
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     let command = match (arguments.generate, arguments.command) {
         (None, Some(command)) => command,
         (what, _) => {
-            let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout()));
+            let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &[], &mut std::io::stdout()));
             return match written {
                 Some(Ok(())) => ExitCode::SUCCESS,
                 Some(Err(_)) | None => ExitCode::from(UNUSABLE),

@@ -1,18 +1,65 @@
 //! Several processes that did the same, as one side of a comparison.
 //!
 //! Repetitions within a process share its memory layout, its threads' places and its luck; only processes are independent
-//! of each other. So a process counts as one repetition: the median of its own.
+//! of each other. So a process counts as one repetition: the median of its own. On a machine that others use as well, what
+//! they take away only ever makes a repetition longer, and a process counts by its fastest one.
 
 use crate::report::{ApiReport, CopyReport, KernelReport, RunReport, SectionReport};
 
+/// How much longer than the fastest repetition of a process its median may be before something else is taken to use the
+/// machine, as a fraction. Where nothing does, the two are a few percent apart.
+const DISTURBED: f64 = 0.1;
+
+/// What stands for the repetitions of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Center {
+    /// The median.
+    Median,
+    /// The fastest: the medians of half of the processes are this fraction longer than that.
+    Fastest {
+        /// The fraction.
+        spread: f64,
+    },
+}
+
+impl Center {
+    /// What is to stand for the repetitions of these processes, whichever side they are of. It is chosen by how much the
+    /// repetitions differ within processes, not by what comes out, so that no difference is likelier to be seen for it.
+    pub fn of<'r>(reports: impl IntoIterator<Item = &'r RunReport>) -> Self {
+        let spreads = reports.into_iter().filter_map(|report| {
+            let fastest = report.repetitions.iter().min().filter(|&&ns| ns > 0)?;
+            Some(median(&report.repetitions) as f64 / *fastest as f64 - 1.0)
+        });
+        match crate::stats::median(&spreads.collect::<Vec<_>>()) {
+            Some(spread) if spread > DISTURBED => Center::Fastest { spread },
+            _ => Center::Median,
+        }
+    }
+
+    fn value(self, values: &[u64]) -> u64 {
+        match self {
+            Center::Median => median(values),
+            Center::Fastest { .. } => values.iter().min().copied().unwrap_or(0),
+        }
+    }
+}
+
 /// One report that stands for all of `reports`, a repetition for each; `None` where there are none.
-pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
+pub fn merge(reports: &[RunReport], center: Center) -> Option<RunReport> {
     let first = reports.first()?;
     let mut merged = first.clone();
-    merged.repetitions = reports.iter().map(|report| median(&report.repetitions)).collect();
+    merged.repetitions = reports.iter().map(|report| center.value(&report.repetitions)).collect();
     merged.wall_ns = median(&merged.repetitions);
-    let section =
-        |report: &RunReport, of: fn(&SectionReport) -> u64| median(&report.sections.iter().map(of).collect::<Vec<_>>());
+    if let Center::Fastest { spread } = center {
+        merged.caveats.push(format!(
+            "the median repetition of a process is {:.0} % longer than its fastest: something else uses the machine, and each \
+             process counts by its fastest",
+            spread * 100.0
+        ));
+    }
+    let section = |report: &RunReport, of: fn(&SectionReport) -> u64| {
+        center.value(&report.sections.iter().map(of).collect::<Vec<_>>())
+    };
     merged.sections = reports
         .iter()
         .map(|report| SectionReport {
@@ -27,9 +74,9 @@ pub fn merge(reports: &[RunReport]) -> Option<RunReport> {
     merged.copies.clear();
     for (number, report) in reports.iter().enumerate() {
         let repetitions = report.repetitions.len().max(1) as u64;
-        append(&mut merged.apis, &report.apis, number, repetitions);
-        append(&mut merged.kernels, &report.kernels, number, repetitions);
-        append(&mut merged.copies, &report.copies, number, repetitions);
+        append(&mut merged.apis, &report.apis, number, (repetitions, center));
+        append(&mut merged.kernels, &report.kernels, number, (repetitions, center));
+        append(&mut merged.copies, &report.copies, number, (repetitions, center));
     }
     // What the last processes lack is zero in them.
     fill(&mut merged.apis, reports.len());
@@ -100,12 +147,12 @@ impl Part for CopyReport {
 }
 
 /// Adds a process's parts, one sample each; it is the `number`-th process.
-fn append<P: Part>(merged: &mut Vec<P>, parts: &[P], number: usize, repetitions: u64) {
+fn append<P: Part>(merged: &mut Vec<P>, parts: &[P], number: usize, (repetitions, center): (u64, Center)) {
     for part in parts {
         let mut part = part.clone();
         let Series { samples_ns, p50_samples_ns, total_ns, count } = part.series();
-        let sample = if samples_ns.is_empty() { total_ns / repetitions } else { median(samples_ns) };
-        let typical = (!p50_samples_ns.is_empty()).then(|| median(p50_samples_ns));
+        let sample = if samples_ns.is_empty() { total_ns / repetitions } else { center.value(samples_ns) };
+        let typical = (!p50_samples_ns.is_empty()).then(|| center.value(p50_samples_ns));
         let of_one = *count / repetitions;
         *count = of_one;
         samples_ns.clear();
@@ -181,13 +228,26 @@ mod tests {
             report(&[40, 50], &[("a", &[5, 7]), ("b", &[9, 9])]),
             report(&[60], &[("b", &[4])]),
         ];
-        let merged = merge(&reports).unwrap();
+        let merged = merge(&reports, Center::Median).unwrap();
         assert_eq!(merged.repetitions, [20, 45, 60]);
         let samples =
             |name: &str| merged.apis.iter().find(|api| api.name == name).map(|api| api.samples_ns.clone()).unwrap();
         assert_eq!(samples("a"), [2, 6, 0]);
         assert_eq!(samples("b"), [0, 9, 4]);
         assert_eq!(merged.apis[0].count, 4, "two calls in each of two processes");
-        assert!(merge(&[]).is_none());
+        assert!(merge(&[], Center::Median).is_none());
+    }
+
+    #[test]
+    fn where_something_else_uses_the_machine_the_fastest_repetition_counts() {
+        let quiet = [report(&[100, 103, 101], &[("a", &[1, 2, 3])]), report(&[99, 100, 300], &[("a", &[5, 4, 9])])];
+        assert_eq!(Center::of(&quiet), Center::Median);
+        let loud = [report(&[100, 150, 260], &[("a", &[1, 2, 3])]), report(&[99, 180, 300], &[("a", &[5, 4, 9])])];
+        let center = Center::of(&loud);
+        assert!(matches!(center, Center::Fastest { spread } if spread > 0.5 && spread < 0.9), "{center:?}");
+        let merged = merge(&loud, center).unwrap();
+        assert_eq!((merged.repetitions, merged.apis[0].samples_ns.clone()), (vec![100, 99], vec![1, 4]));
+        assert!(merged.caveats[0].contains("each process counts by its fastest"), "{:?}", merged.caveats);
+        assert_eq!(Center::of(&[]), Center::Median);
     }
 }

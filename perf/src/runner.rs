@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::merge::merge;
+use crate::merge::{Center, merge};
 use crate::report::{ReportError, RunReport};
 
 /// What to run.
@@ -181,7 +181,8 @@ pub fn run(plan: &Plan, archive: &Path, mut on_progress: impl FnMut(Progress)) -
         on_progress(Progress { done: number + 1, total: runs.len(), side, wall_ns: report.wall_ns, left });
         reports[side].push(report);
     }
-    Ok(reports.iter().filter_map(|reports| merge(reports)).collect())
+    let center = Center::of(reports.iter().flatten());
+    Ok(reports.iter().filter_map(|reports| merge(reports, center)).collect())
 }
 
 fn one(plan: &Plan, archive: &Path, lib: &Path, file: &Path) -> Result<RunReport, RunError> {

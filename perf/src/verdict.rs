@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::change::{Basis, Change, Verdict};
+use crate::comparison::Duration;
 use crate::line::{Line, LineKind};
 use crate::report::CallKind;
 use crate::stats::Interval;
@@ -25,6 +26,8 @@ const NAMED_SHARE: f64 = 0.15;
 const SMALLEST_TYPICAL: f64 = 0.03;
 /// The same in nanoseconds: clocks tell no less.
 const SMALLEST_TYPICAL_NS: f64 = 25.0;
+/// Part of the largest change among an API's kinds of copies from which another one is of the same cause.
+const ALIKE_SHARE: f64 = 0.5;
 /// Lines named.
 const NAMED: usize = 3;
 
@@ -66,6 +69,8 @@ pub struct Typical {
     pub change: f64,
     /// 95 % interval of the change.
     pub interval: Option<Interval>,
+    /// What it takes on each side, in nanoseconds.
+    pub medians_ns: [f64; 2],
 }
 
 /// What may be the cause, in the order in which it is looked at.
@@ -183,6 +188,7 @@ fn typical(lines: &[Line]) -> Vec<Typical> {
             name: if line.kind == LineKind::Kernel { format!("kernel {}", line.name) } else { line.name.clone() },
             change: typical.change.unwrap_or(0.0),
             interval: typical.interval,
+            medians_ns: [typical.baseline.median, typical.candidate.median],
         })
         .collect();
     named.sort_by(|a, b| b.change.abs().total_cmp(&a.change.abs()));
@@ -198,8 +204,11 @@ fn named(tier: Tier, found: &[&Line], lines: &[Line]) -> Vec<String> {
             .iter()
             .filter(|other| other.kind == line.kind && other.api == line.api && line.api.is_some())
             .collect();
-        let all_of_them =
-            tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(|other| found.contains(other));
+        // What became a little longer beside what became much longer was kept waiting by it.
+        let change = |line: &Line| line.change.change.unwrap_or(f64::INFINITY).abs();
+        let largest = siblings.iter().fold(0.0, |largest: f64, other| largest.max(change(other)));
+        let is_alike = |other: &&Line| found.contains(other) && change(other) >= ALIKE_SHARE * largest;
+        let all_of_them = tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(is_alike);
         let name = match &line.api {
             Some(api) if all_of_them => format!("{api} of every kind"),
             _ => line.name.clone(),
@@ -263,6 +272,12 @@ impl Finding {
 impl Typical {
     /// As a part of a sentence.
     fn words(&self) -> String {
+        /// Change from which both times are told instead: of next to nothing, everything is many times as much.
+        const MANY_TIMES: f64 = 9.0;
+        if self.change >= MANY_TIMES {
+            let [before, after] = self.medians_ns.map(Duration);
+            return format!("a typical {} takes {after} where it took {before}", self.name);
+        }
         let interval = self.interval.map_or_else(String::new, |interval| {
             format!(" (95 % CI {:+.1} to {:+.1})", interval.low * 100.0, interval.high * 100.0)
         });
@@ -331,6 +346,11 @@ mod tests {
         lines[0] = line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 350.0);
         lines[1] = line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 350.0);
         assert!(sentence(&lines).ends_with("all of it in hipMemcpyAsync of every kind"));
+        // One that became a little longer is not all of them.
+        lines[0] = line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 380.0);
+        lines[1] = line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 320.0);
+        assert!(sentence(&lines).contains("in hipMemcpyAsync H2D > 16 MiB"));
+        assert!(!sentence(&lines).contains("of every kind"));
     }
 
     #[test]
@@ -367,6 +387,15 @@ mod tests {
         let text = find(&same, &lines, true).sentence(&same);
         assert!(text.contains("; but a typical hipLaunchKernel takes +20.0 % (95 % CI "), "{text}");
         assert!(!text.contains("hipStreamSynchronize"), "{text}");
+    }
+
+    #[test]
+    fn what_took_next_to_nothing_before_is_told_in_times() {
+        let same = Change::new(noisy(1000.0), noisy(1000.0));
+        let mut lines = [line(WAIT, "hipStreamSynchronize", Some("hipStreamSynchronize"), 500.0, 500.0)];
+        lines[0].typical = Some(Change::new(noisy(50.0), noisy(50_000.0)));
+        let text = find(&same, &lines, true).sentence(&same);
+        assert!(text.ends_with("; but a typical hipStreamSynchronize takes 50.17 us where it took 50 ns"), "{text}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::{Annotate, RangeOption};
+use crate::plan::edges::Hands;
 use crate::plan::error::PlanError;
 use crate::plan::escort::TriagePlan;
 use crate::plan::kernel_choice::Replaced;
@@ -335,6 +336,7 @@ impl<'a> Campaign<'a> {
             replaced,
             triage: self.triage_plan(),
             memory_nodes: self.memory_nodes.clone(),
+            hands: Hands::for_archive(self.archive),
         });
         let (inboxes, sequences) = self.inboxes();
         let (shared, ended) = self.start_runners();

@@ -190,7 +190,7 @@ impl NewMemory {
 }
 
 /// Variables of the in-tree player that mean nothing here, and what there is instead.
-const NOT_SUPPORTED: [(&str, &str); 10] = [
+pub(crate) const NOT_SUPPORTED: [(&str, &str); 10] = [
     ("HIP_HRR_PTR_RELAX", "an address belongs to memory that is live, or is named"),
     ("HIP_HRR_REPLAY_NO_RESCAN", "nothing is scanned again"),
     ("HIP_HRR_REPLAY_FORCE_EXT_CIJK", "launches are issued as they were recorded"),

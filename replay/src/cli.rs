@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use hrr_cli::Generate;
 
 use hrr_format::archive::{Archive, Damaged};
@@ -38,6 +38,7 @@ use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
+use crate::variables;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,27 +137,34 @@ struct Arguments {
 
     /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
     /// placement off
-    #[arg(long, conflicts_with = "guard_blocks", help_heading = "Regions")]
+    #[arg(long, group = "guards", help_heading = "Regions")]
     guard_segments: bool,
 
     /// The same for each block of a sidecar
-    #[arg(long, help_heading = "Regions")]
+    #[arg(long, group = "guards", help_heading = "Regions")]
     guard_blocks: bool,
 
     /// Smallest size in bytes to guard
-    #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Regions")]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "guards", help_heading = "Regions")]
     guard_min_bytes: u64,
 
     /// Largest size in bytes to guard
-    #[arg(long, value_name = "BYTES", default_value_t = u64::MAX, hide_default_value = true, help_heading = "Regions")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = u64::MAX,
+        hide_default_value = true,
+        requires = "guards",
+        help_heading = "Regions"
+    )]
     guard_max_bytes: u64,
 
     /// Device memory in MiB to guard
-    #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Regions")]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, requires = "guards", help_heading = "Regions")]
     guard_budget_mb: u64,
 
     /// Put the end of what is guarded right at its guard, however its beginning is aligned then
-    #[arg(long, help_heading = "Regions")]
+    #[arg(long, requires = "guards", help_heading = "Regions")]
     guard_exact_align: bool,
 
     /// Name every kernel pointer argument that lies in no live allocation
@@ -179,8 +187,8 @@ struct Arguments {
     #[arg(long, help_heading = "Timing runs")]
     timing: bool,
 
-    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .json.gz. Turns --timing on. With
-    /// --info: of the recorded run, without a GPU
+    /// Draw a timeline of the first reported repetition, for ui.perfetto.dev: .json or .pftrace, and .gz behind it.
+    /// Turns --timing on. With --info: of the recorded run, without a GPU
     #[arg(long, value_name = "FILE", help_heading = "Timing runs")]
     trace: Option<PathBuf>,
 
@@ -327,7 +335,7 @@ struct Arguments {
     #[arg(long, short = 'V', help_heading = "Inspection")]
     version: bool,
 
-    /// Write the manual page, or completions for a shell
+    /// Write the manual page, completions for a shell, or the reference of options and variables
     #[arg(long, value_enum, hide = true)]
     generate: Option<Generate>,
 }
@@ -362,7 +370,9 @@ impl From<OrderArgument> for OrderMode {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = hrr_cli::with_variables(Arguments::command(), &variables::all());
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors; everything else is 1, because 2 says that results diverged.
@@ -383,7 +393,7 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(what) = arguments.generate {
-        let written = hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout());
+        let written = hrr_cli::generate(what, Arguments::command(), &variables::all(), &mut std::io::stdout());
         return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
     }
     if arguments.version {

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hrr_format::archive::{Archive, ArchiveError};
-use hrr_format::catalogue::APIS;
-use hrr_format::hip_error;
 use rayon::prelude::*;
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
@@ -15,6 +13,7 @@ use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::{Choices, Synthetic};
 use crate::compare::ToleranceError;
+use crate::failure;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
 pub use crate::plan::host_memory::HostMemoryCounts;
@@ -27,7 +26,6 @@ use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
 use crate::report::order_log::OrderLog;
 use crate::run::watchdog::Watch;
-use crate::run::{Failure, FailureKind};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::{self, Drawn};
@@ -433,8 +431,7 @@ fn outcome(
 ) -> Outcome {
     let planned = &session.planned;
     tracing::info!(waits = planned.waits, events = planned.events, over_budget = planned.over_budget, "replayed");
-    let thread_of = |lane: u32| archive.streams().get(lane as usize).map_or(lane, |stream| stream.header().thread);
-    let failures = last.failures.iter().take(LINES_KEPT);
+    let told = &last.failures[..last.failures.len().min(LINES_KEPT)];
     Outcome {
         // A replay that stopped while warming up has no repetition.
         wall: if gathered.repetitions() > 0 { gathered.wall() } else { last.run.wall },
@@ -444,7 +441,7 @@ fn outcome(
         kernels: last.kernels,
         graphs: last.graphs,
         failed_calls: last.failures.len() as u64,
-        failures: failures.map(|failure| describe_failure(failure, thread_of)).collect(),
+        failures: failure::describe(archive, told),
         verdict: last.verdict.clone(),
         skipped: planned.skipped,
         failures_not_reissued: planned.failures_not_reissued,
@@ -570,24 +567,4 @@ fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
             .check()
             .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
     })
-}
-
-fn describe_failure(failure: &Failure, thread_of: impl Fn(u32) -> u32) -> String {
-    let api = APIS.get(usize::from(failure.api)).map_or("?", |api| api.name);
-    let name = |code: i32| hip_error::name(code).unwrap_or("unknown error");
-    let place = format!("event {} (thread {}), {api}", failure.event, thread_of(failure.lane));
-    match failure.kind {
-        FailureKind::Code { got, expected: 0 } => {
-            format!("{place}: failed with {got} ({}); it had succeeded at capture", name(got))
-        }
-        FailureKind::Code { got, expected } => format!(
-            "{place}: returned {got} ({}); at capture it had returned {expected} ({})",
-            name(got),
-            name(expected)
-        ),
-        FailureKind::Unallocated => format!("{place}: uses memory whose allocation failed in this replay; not issued"),
-        FailureKind::Device { device, got } => {
-            format!("{place}: its device {device} cannot be made current: {got} ({})", name(got))
-        }
-    }
 }

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::prefetch;
 use crate::report::note::Note;
 use crate::slots::Slot;
 use crate::thunk::Thunk;
@@ -34,8 +35,10 @@ pub(crate) mod flag {
     pub(crate) const GRAPH: u16 = 1 << 8;
     /// A query that had answered "not ready": either answer is right now.
     pub(crate) const NOT_READY_FINE: u16 = 1 << 9;
+    /// On success the calling OS thread's device is whatever the runtime says.
+    pub(crate) const SWITCHES_CONTEXT: u16 = 1 << 10;
     /// What makes the loop leave its straight path even when the outcome is the recorded one.
-    pub(crate) const COLD: u16 = SETS_DEVICE | LAST_ERROR | PEEK_ERROR;
+    pub(crate) const COLD: u16 = SETS_DEVICE | SWITCHES_CONTEXT | LAST_ERROR | PEEK_ERROR;
 }
 
 /// `hipErrorNotReady`.
@@ -83,6 +86,11 @@ impl Range {
     pub(crate) fn of<T>(self, table: &[T]) -> &[T] {
         &table[self.first as usize..][..self.count as usize]
     }
+
+    /// The places in the table.
+    pub(crate) fn indices(self) -> std::ops::Range<usize> {
+        self.first as usize..self.first as usize + self.count as usize
+    }
 }
 
 /// "Store slot + addend here before the call."
@@ -122,6 +130,18 @@ pub(crate) struct Wait {
 impl Wait {
     /// A count that no captured thread reaches: what waits for it waits for the end of the replay.
     pub(crate) const AT_END: u64 = u64::MAX;
+    /// No captured thread.
+    pub(crate) const NO_LANE: u32 = u32::MAX;
+
+    /// What stands for waits that are not found yet. No chunk that a worker is given holds one.
+    pub(crate) fn placeholder_of(number: u64) -> Self {
+        Wait { lane: Self::NO_LANE, count: number }
+    }
+
+    /// The number of a placeholder.
+    pub(crate) fn placeholder(self) -> Option<u64> {
+        (self.lane == Self::NO_LANE).then_some(self.count)
+    }
 }
 
 /// A run of instructions of one worker, with all they point to.
@@ -185,6 +205,17 @@ impl Chunk {
         }
     }
 
+    /// Has the places fetched where the next instruction will be laid out, after those of other workers.
+    pub(crate) fn expect_next(&self) {
+        fn end<T>(table: &[T]) -> *const T {
+            table.as_ptr_range().end
+        }
+        prefetch::lines(end(&self.instructions), 2);
+        prefetch::lines(end(&self.fixups), 2);
+        prefetch::line(end(&self.waits));
+        prefetch::lines(self.memory.next(), 3);
+    }
+
     /// Roughly how much memory the chunk takes, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.instructions.capacity() * size_of::<Instruction>()
@@ -228,8 +259,27 @@ impl DataMemory {
         address
     }
 
+    /// Where the next allocation is likely to be.
+    fn next(&self) -> *const u64 {
+        self.blocks.last().map_or(std::ptr::null(), |block| block.cast::<u64>().wrapping_add(self.used_in_last))
+    }
+
     fn size_bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.len() * 8).sum()
+    }
+
+    /// Where an address lies, in bytes from the start of all memory allocated; `None` = elsewhere.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        let mut before = 0;
+        for &block in &self.blocks {
+            let len_bytes = block.len() as u64 * 8;
+            let offset_bytes = address.wrapping_sub(block.cast::<u64>() as u64);
+            if offset_bytes < len_bytes {
+                return Some(before + offset_bytes);
+            }
+            before += len_bytes;
+        }
+        None
     }
 
     /// A copy of everything allocated.

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod convert;
 pub mod device_map;
 pub mod driver;
+pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
 #[doc(hidden)]
@@ -25,6 +26,7 @@ pub(crate) mod mutation;
 pub mod placement;
 pub mod plan;
 pub(crate) mod plausible;
+pub(crate) mod prefetch;
 pub mod processes;
 pub mod progress_line;
 pub(crate) mod repeat;
@@ -40,6 +42,7 @@ pub mod topology;
 pub mod trace;
 pub mod triage;
 pub mod validate;
+pub(crate) mod variables;
 
 pub use driver::{Outcome, ReplayError, ReplayOptions, replay};
 pub use plan::order::OrderMode;

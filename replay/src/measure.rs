@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam::channel::Sender;
 use hrr_format::archive::Archive;
 
 use crate::instruction::{Chunk, Wait};
+pub use crate::plan::edges::Hands;
 use crate::plan::error::PlanError;
+use crate::plan::listing::listing;
 use crate::plan::order::OrderMode;
-use crate::plan::{Assignment, Delivery, PlanSettings, Planner};
+use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planner};
 use crate::run::progress::Progress;
 use crate::run::spinning::Cores;
 use crate::runtime::Runtime;
@@ -66,8 +69,10 @@ pub fn handovers(count: u64) -> Duration {
 /// What planning an archive came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Planning {
-    /// Processor time it took, which other programs on the machine change less than the time on the clock.
+    /// Time on the clock.
     pub took: Duration,
+    /// Processor time of the whole process meanwhile.
+    pub processor_time: Duration,
     /// Calls planned.
     pub events: u64,
     /// Waits between workers.
@@ -83,15 +88,71 @@ pub fn plan(
     runtime: &Arc<Runtime>,
     threads: usize,
     order: OrderMode,
+    hands: Hands,
 ) -> Result<Planning, PlanError> {
     let (checks, _on_check) = crossbeam::channel::unbounded();
-    let mut planner = Planner::new(PlanSettings {
+    let mut planner = planner(archive, runtime, threads, order, hands, checks);
+    let mut kept = Kept(vec![Vec::new(); Assignment::new(archive, threads).workers]);
+    let (begun, processor_begun) = (Instant::now(), processor_time());
+    planner.run(&mut kept)?;
+    let (took, processor_time) = (begun.elapsed(), processor_time().saturating_sub(processor_begun));
+    Ok(Planning { took, processor_time, events: planner.planned.events, waits: planner.planned.waits })
+}
+
+/// The plan of an archive as text, the same wherever things lie in memory. It is long.
+///
+/// # Errors
+/// The first call that cannot be replayed.
+pub fn plan_listing(
+    archive: &Archive,
+    runtime: &Arc<Runtime>,
+    threads: usize,
+    order: OrderMode,
+    hands: Hands,
+) -> Result<String, PlanError> {
+    let (checks, on_check) = crossbeam::channel::unbounded();
+    let mut planner = planner(archive, runtime, threads, order, hands, checks);
+    let mut kept = Kept(vec![Vec::new(); Assignment::new(archive, threads).workers]);
+    planner.run(&mut kept)?;
+    planner.no_more_checks();
+    let mut results: Vec<String> = on_check
+        .iter()
+        .map(|check| format!("event {} blob {} ready {:?} {:?}\n", check.event, check.blob, check.ready, check.shape))
+        .collect();
+    // Those that the program never saw come in no order.
+    results.sort_unstable();
+    // The chunks point into the planner's memory, which is there for as long as they are looked at.
+    let planned = &planner.planned;
+    let counts = format!(
+        "{} events, {} issued, {} waits, {} unordered, {} in flight, totals {:?}, lost {:?}\n",
+        planned.events,
+        planned.issued,
+        planned.waits,
+        planned.unordered,
+        planned.in_flight,
+        planned.lane_totals,
+        planned.lost
+    );
+    Ok(counts + &results.concat() + &listing(&kept.0))
+}
+
+fn planner<'a>(
+    archive: &'a Archive,
+    runtime: &'a Arc<Runtime>,
+    threads: usize,
+    order: OrderMode,
+    hands: Hands,
+    checks: Sender<Check>,
+) -> Planner<'a> {
+    /// More than any recorded program used.
+    const DEVICES: i32 = 64;
+    Planner::new(PlanSettings {
         archive,
         runtime,
         assignment: Assignment::new(archive, threads),
         order,
         mutation: None,
-        device_count: 1,
+        device_count: DEVICES,
         budget_bytes: u64::MAX,
         choices: crate::choices::Choices::default(),
         placement: Arc::new(crate::placement::Placement::off(Arc::clone(runtime))),
@@ -99,29 +160,25 @@ pub fn plan(
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
         memory_nodes: crate::memory_node::MemoryNodes::default(),
+        hands,
         checks,
-    });
-    let mut kept = Kept(Vec::new());
-    let begun = processor_time();
-    planner.run(&mut kept)?;
-    let took = processor_time().saturating_sub(begun);
-    Ok(Planning { took, events: planner.planned.events, waits: planner.planned.waits })
+    })
 }
 
-/// Processor time of this thread.
+/// Processor time of this process.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the address is that of a timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Keeps what is planned, as workers that have not begun do.
-struct Kept(Vec<Arc<Chunk>>);
+/// Keeps what is planned, by worker, as workers that have not begun do.
+struct Kept(Vec<Vec<Arc<Chunk>>>);
 
 impl Delivery for Kept {
-    fn chunk(&mut self, _: usize, chunk: Arc<Chunk>) {
-        self.0.push(chunk);
+    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
+        self.0[worker].push(chunk);
     }
 
     fn part_ready(&mut self, _: &[i32]) {}

@@ -32,6 +32,11 @@ pub fn libraries() -> PathBuf {
     output("lib")
 }
 
+/// The runtime that stands for the machine's, minihip.
+pub fn runtime() -> PathBuf {
+    output("lib/libamdhip64.so.7")
+}
+
 /// The capture library.
 pub fn capture_library() -> PathBuf {
     output("lib/libhrr_capture.so")

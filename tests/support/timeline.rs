@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{built, schema};
+use crate::{built, perfetto, schema};
 
 /// A lane: process and thread, as the format has them.
 pub type Lane = (u64, u64);
@@ -68,6 +68,11 @@ impl Timeline {
             flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut text).expect("it is compressed");
         } else {
             text = bytes;
+        }
+        if path.to_string_lossy().trim_end_matches(".gz").ends_with(".pftrace") {
+            let timeline = perfetto::read(&text);
+            timeline.check_nesting();
+            return timeline;
         }
         let value: Value = serde_json::from_slice(&text).expect("a timeline is JSON");
         let schema = std::fs::read(built::repository().join("replay/schema/timeline.json")).expect("there is a schema");

@@ -109,6 +109,15 @@ fn expect_write_inside(recording: &Recording, held: &str) {
     assert!(writes.iter().any(inside), "no write was entered inside {held}");
 }
 
+/// `hipStreamSynchronize(NULL)` waits for blocking streams: what it lets the program see was once never compared.
+#[test]
+fn a_wait_for_the_null_stream_shows_results_of_blocking_streams() {
+    let recording = recorded("null_stream_waits");
+    let checks = every_way(&recording).expect_pass();
+    let copies = calls_of(&recording, "hipMemcpyAsync") as u64;
+    assert_eq!((checks.pass, checks.skipped), (copies, 0));
+}
+
 #[test]
 fn callbacks_are_replaced_by_stubs_and_the_summary_says_so() {
     let recording = recorded("callbacks");

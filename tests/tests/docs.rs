@@ -1,4 +1,4 @@
-//! The commands of `docs/uses.md`, run as they are written.
+//! The commands of the pages in `docs/`, run as they are written.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,13 +7,15 @@ use hrr_tests::built;
 use hrr_tests::process::{run, with_clean_environment};
 use hrr_tests::recording::Scratch;
 
-#[test]
-fn every_command_of_the_four_uses_does_what_the_page_says() {
-    let page = std::fs::read_to_string(built::repository().join("docs/uses.md")).unwrap();
+/// Runs the commands of a page's `console` blocks, one after the other, in a folder that has the built outputs as a build of
+/// the repository leaves them; then looks for what the page promises.
+#[track_caller]
+fn run_page(page: &str, at_least: usize, texts: &[&str], files: &[&str]) {
+    let text = std::fs::read_to_string(built::repository().join("docs").join(page)).unwrap();
     let mut inside = false;
     let mut script = String::from("set -euo pipefail\n");
     let mut commands = 0;
-    for line in page.lines() {
+    for line in text.lines() {
         if line.starts_with("```") {
             inside = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
@@ -22,25 +24,93 @@ fn every_command_of_the_four_uses_does_what_the_page_says() {
             commands += 1;
         }
     }
-    assert!(commands > 15, "{commands} commands");
+    assert!(commands >= at_least, "{page} has {commands} commands");
     let scratch = Scratch::new("docs");
     std::fs::create_dir(scratch.path().join("target")).unwrap();
     std::os::unix::fs::symlink(built::folder(), scratch.path().join("target/hrr")).unwrap();
     let mut command = Command::new("bash");
     with_clean_environment(&mut command);
     let finished = run(command.arg("-c").arg(&script).current_dir(scratch.path()), Duration::from_secs(300));
-    let text = finished.expect_code(0).output();
-    for wanted in [
-        "[HRR] PASS",
-        "A ran once, B 10 times: the time inside HIP calls is ",
-        "[HRR] Timing cost : ",
-        "thread 0 in flight: hipDeviceSynchronize()",
-        "first not completed: event 46, thread 0: hipLaunchKernel[spin_until]",
-        "exits with 124",
-    ] {
-        assert!(text.contains(wanted), "{wanted:?} is missing\n{finished}");
+    let output = finished.expect_code(0).output();
+    for wanted in texts {
+        assert!(output.contains(wanted), "{page}: {wanted:?} is missing\n{finished}");
     }
-    for file in ["replay.json.gz", "recorded.json.gz", "page.html", "diagnosis.json", "timing.json"] {
-        assert!(scratch.path().join(file).exists(), "{file}");
+    for file in files {
+        assert!(scratch.path().join(file).exists(), "{page}: {file}");
     }
+}
+
+#[test]
+fn every_command_of_the_four_uses_does_what_the_page_says() {
+    run_page(
+        "uses.md",
+        15,
+        &[
+            "[HRR] PASS",
+            "A ran once, B 10 times: the time inside HIP calls is ",
+            "[HRR] Timing cost : ",
+            "thread 0 in flight: hipDeviceSynchronize()",
+            "first not completed: event 46, thread 0: hipLaunchKernel[spin_until]",
+            "exits with 124",
+        ],
+        &["replay.json.gz", "recorded.json.gz", "page.html", "diagnosis.json", "timing.json"],
+    );
+}
+
+#[test]
+fn every_command_of_recording_does_what_the_page_says() {
+    run_page(
+        "recording.md",
+        14,
+        &[
+            "HIP calls of 9 threads in 1 process (with contents, ",
+            ": recorded: ",
+            "Window 1 opened: ",
+            "[HRR] Kernels launched: 10\n",
+            "last on stream ",
+            "[HRR] All processes: 2 of 2 passed",
+            ": incomplete: ",
+            ": repaired: ",
+        ],
+        &["app.hrr/manifest.json", "job-3.hrr", "by_hand.hrr/manifest.json"],
+    );
+}
+
+#[test]
+fn every_command_of_replaying_does_what_the_page_says() {
+    run_page(
+        "replaying.md",
+        8,
+        &[
+            "[HRR] Threads used : 4\n",
+            "[HRR] Calls     : ",
+            "[HRR] D2H checks : 130 pass",
+            "[HRR] PASS",
+            "[HRR] SHAPE",
+            "ORDER KEPT (deps): ",
+        ],
+        &["order.log", "tables"],
+    );
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let root = built::repository();
+    let mut pages: Vec<_> = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.extend(["README.md", "ARCHITECTURE.md", "PRIVACY.md", "CHANGELOG.md"].map(|page| root.join(page)));
+    let mut links = 0;
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(page).unwrap();
+        // Every second part lies between the fences of a block of code.
+        let prose: String = text.split("\n```").step_by(2).collect();
+        for (_, rest) in prose.match_indices("](").map(|(at, found)| prose.split_at(at + found.len())) {
+            let target = rest.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") {
+                let path = page.parent().unwrap().join(target);
+                assert!(path.exists(), "{}: {target} is not there", page.display());
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 20, "{links} links");
 }

@@ -22,6 +22,12 @@ enum Segment {
 
 /// A recording of the workload with a sidecar of its segment and these of its four blocks.
 fn recorded(how: &str, blocks: &[u64], segment: Segment) -> Recording {
+    let blocks: Vec<(u64, u64)> = blocks.iter().map(|&number| (number, BLOCK)).collect();
+    recorded_sized(how, &blocks, segment)
+}
+
+/// The same with the length in bytes that the sidecar gives each block.
+fn recorded_sized(how: &str, blocks: &[(u64, u64)], segment: Segment) -> Recording {
     let recording = record(&Workload::new("region_pool", &[how]), Contents::Recorded);
     let archive = Archive::open(&recording.archive).unwrap();
     let (mut base, mut left_out) = (0, Vec::new());
@@ -58,7 +64,8 @@ fn recorded(how: &str, blocks: &[u64], segment: Segment) -> Recording {
         time_ns: 0,
     };
     let mut entries = vec![region(RegionKind::Segment, base, 4 * BLOCK)];
-    entries.extend(blocks.iter().map(|number| region(RegionKind::Block, base + number * BLOCK, BLOCK)));
+    entries
+        .extend(blocks.iter().map(|&(number, len_bytes)| region(RegionKind::Block, base + number * BLOCK, len_bytes)));
     fs::create_dir_all(process.join("regions")).unwrap();
     fs::write(process.join("regions/pool.hrrr"), encode(&[&entries])).unwrap();
     recording
@@ -131,11 +138,54 @@ fn a_kernel_that_steps_over_the_end_of_its_segment_meets_a_guard() {
 }
 
 #[test]
+fn memory_above_a_size_is_left_without_guards() {
+    let over = recorded("over-block", &[0, 1, 3], Segment::Recorded);
+    let run = |recording: &Recording, guard: &str, max_bytes: u64| {
+        let max_bytes = max_bytes.to_string();
+        Replay::of_recording(recording).args([guard, "--guard-max-bytes", &max_bytes]).run()
+    };
+    let blocks = run(&over, "--guard-blocks", BLOCK - 1);
+    blocks.expect_pass();
+    assert!(blocks.run.stdout.contains("Guard         : 0 between guards (0 bytes), 3 left without"), "{}", blocks.run);
+    assert!(matches!(run(&over, "--guard-blocks", BLOCK).run.end, End::Signal(_)), "a fault ends the process");
+    let over = recorded("over-segment", &[0, 1, 3], Segment::Recorded);
+    let segment = run(&over, "--guard-segments", 4 * BLOCK - 1);
+    segment.expect_pass();
+    assert!(
+        segment.run.stdout.contains("Guard         : 0 between guards (0 bytes), 1 left without"),
+        "{}",
+        segment.run
+    );
+    assert!(matches!(run(&over, "--guard-segments", 4 * BLOCK).run.end, End::Signal(_)), "a fault ends the process");
+}
+
+#[test]
+fn the_end_of_a_block_lies_at_its_guard_where_that_is_asked_for() {
+    // A block shorter than what is written to it, by less than memory is aligned to.
+    let recording = recorded_sized("inside", &[(0, BLOCK - 96), (1, BLOCK), (3, BLOCK)], Segment::Recorded);
+    let aligned = Replay::of_recording(&recording).args(["--guard-blocks"]).run();
+    aligned.expect_pass();
+    assert!(aligned.run.stdout.contains("Guard         : 3 between guards (12192 bytes)"), "{}", aligned.run);
+    let exact = Replay::of_recording(&recording).args(["--guard-blocks", "--guard-exact-align"]).run().run;
+    assert!(matches!(exact.end, End::Signal(_)), "a fault ends the process\n{exact}");
+    // Whoever stays inside meets no guard, at whatever address the block begins.
+    let inside = recorded_sized("inside", &[(0, BLOCK), (1, BLOCK), (3, BLOCK)], Segment::Recorded);
+    Replay::of_recording(&inside).args(["--guard-blocks", "--guard-exact-align"]).run().expect_pass();
+    Replay::of_recording(&inside).args(["--guard-segments", "--guard-exact-align"]).run().expect_pass();
+}
+
+#[test]
 fn guards_need_regions() {
     let recording = record(&Workload::listed("saxpy_reduce"), Contents::Recorded);
     for guard in ["--guard-segments", "--guard-blocks"] {
         let run = Replay::of_recording(&recording).args([guard]).run().run;
         run.expect_code(1);
         assert!(run.stderr.contains("regions"), "{run}");
+    }
+    // What only says how to guard guards nothing.
+    for how in [&["--guard-exact-align"][..], &["--guard-max-bytes", "4096"], &["--guard-min-bytes", "1"]] {
+        let run = Replay::of_recording(&recording).args(how.iter().copied()).run().run;
+        run.expect_code(1);
+        assert!(run.stderr.contains("--guard-segments"), "{run}");
     }
 }

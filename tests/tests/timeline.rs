@@ -1,11 +1,13 @@
 //! Timelines of replays and of recorded runs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use hrr_tests::recording::{Contents, Recording, Scratch, record, record_with};
 use hrr_tests::replaying::Replay;
-use hrr_tests::timeline::Timeline;
+use hrr_tests::timeline::{Arrow, Slice, Timeline};
 use hrr_tests::workload::Workload;
+use serde_json::Value;
 
 /// The groups of device 0's streams.
 const REPLAYED: u64 = 10;
@@ -119,13 +121,64 @@ fn a_range_keeps_the_file_small_and_one_repetition_is_drawn() {
 #[test]
 fn a_name_of_another_format_and_a_place_that_is_not_there_are_refused_before_the_replay() {
     let recording = recording("saxpy_reduce");
-    for (file, why) in
-        [("t.pftrace", "timelines are written as Chrome's JSON"), ("/nonexistent/t.json", "No such file")]
+    for (file, why) in [("t.svg", "timelines are written as Chrome's JSON"), ("/nonexistent/t.pftrace", "No such file")]
     {
         let run = Replay::of_recording(&recording).args(["--trace", file]).run().run;
         assert!(run.expect_code(1).stderr.contains(why) && !run.stdout.contains("summary"), "{run}");
         let run = Replay::of_recording(&recording).args(["--info", "--trace", file]).run().run;
         assert!(run.expect_code(1).stderr.contains(why), "{run}");
+    }
+}
+
+/// Everything that can be told of a timeline but the kinds of its arrows, which Perfetto's format does not have, in one order.
+fn told(timeline: &Timeline) -> [Vec<String>; 5] {
+    let slice = |slice: &Slice| format!("{slice:?}");
+    let mut slices: Vec<String> = timeline.slices.iter().map(slice).collect();
+    // One of them has an arrow lead from innermost slice to innermost slice, the other one, where that would be back in time,
+    // from a slice around it or the other way round.
+    let around = |number: usize| {
+        let inner = &timeline.slices[number];
+        let holds = |outer: &&Slice| {
+            outer.lane == inner.lane && outer.begin_ns <= inner.begin_ns && inner.end_ns <= outer.end_ns
+        };
+        timeline.slices.iter().filter(holds).min_by_key(|outer| (outer.begin_ns, Reverse(outer.end_ns))).map(slice)
+    };
+    let ends = |arrow: &Arrow| {
+        let mut ends = [arrow.from, arrow.to].map(around);
+        ends.sort();
+        format!("{ends:?}")
+    };
+    let mut arrows: Vec<String> = timeline.arrows.iter().map(ends).collect();
+    let mut moments: Vec<String> = timeline.moments.iter().map(|moment| format!("{moment:?}")).collect();
+    let about = timeline.about.as_object().unwrap();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let about = about.iter().map(|(key, value)| format!("{key}: {}", text(value))).collect();
+    slices.sort();
+    arrows.sort();
+    moments.sort();
+    [slices, arrows, moments, timeline.lanes.iter().map(|lane| format!("{lane:?}")).collect(), about]
+}
+
+#[test]
+fn both_formats_tell_the_same() {
+    for name in ["producer_consumer", "graph_capture", "async_copies"] {
+        let recording = recording(name);
+        // A recorded run is drawn the same way each time.
+        let json = told(&drawn(&recording, &["--info"], "t.json").0);
+        assert!(json.iter().all(|what| !what.is_empty()), "{name}");
+        for file in ["t.pftrace", "t.pftrace.gz"] {
+            let perfetto = told(&drawn(&recording, &["--info"], file).0);
+            for (one, other) in json.iter().zip(&perfetto) {
+                for (one, other) in one.iter().zip(other) {
+                    assert_eq!(one, other, "{name} {file}");
+                }
+                assert_eq!(one.len(), other.len(), "{name} {file}");
+            }
+        }
+        let (replayed, run) = drawn(&recording, &[], "replayed.pftrace");
+        let compared = replayed.moments.iter().filter(|(_, moment)| moment == "D2H exact").count() as u64;
+        assert_eq!(compared, run.expect_pass().exact, "{name}");
+        assert!(replayed.of_category("work").count() > 0, "{name}");
     }
 }
 

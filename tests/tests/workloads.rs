@@ -9,6 +9,9 @@ use hrr_tests::workload::Workload;
 /// Values of `--threads`: multiplexed on few workers, and one worker per captured thread.
 const THREADS: [&str; 4] = ["1", "2", "4", "0"];
 
+/// A limit that no wait of a replay reaches that goes on at all.
+const WATCHDOG_MS: &str = "60000";
+
 /// What an order promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
@@ -39,9 +42,11 @@ fn every_way(name: &str, threads: Threads) {
         for (order, promise) in ORDERS {
             for repetition in 0..soak::replays() {
                 let mut replay = Replay::of_recording(&recording).args(["--threads", threads_option, "--order", order]);
-                // The first time without delays, as a user would.
+                // The first time without delays, as a user would; then watched, which must change nothing.
                 if repetition > 0 {
-                    replay = replay.chaos(soak::seed(&format!("{name} {threads_option} {order}"), repetition));
+                    replay = replay
+                        .args(["--sync-watchdog-ms", WATCHDOG_MS, "--watchdog-marks", "all"])
+                        .chaos(soak::seed(&format!("{name} {threads_option} {order}"), repetition));
                 }
                 let replayed = replay.run();
                 let outcome = match (promise, threads) {
@@ -140,6 +145,7 @@ every_way! {
     launch_rate: Independent;
     transfer_rate: Independent;
     peer_devices: Cooperating;
+    contexts: Cooperating;
     serving: Independent;
     images: Independent;
     execution_contexts: Independent;
@@ -148,6 +154,8 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
+    shared_memory_mix: Independent;
 }
 
 #[test]

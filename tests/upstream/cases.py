@@ -263,6 +263,49 @@ def graph_host_node(path, bundles):
     return refuses("hipGraphLaunch", "reads 4096 bytes of host memory")
 
 
+@case
+def graph_node_made_to_read_the_host(path, bundles):
+    """A node that copies between devices is told to copy from the host before the graph is instantiated."""
+    a = Program(path, 7).start(bundles)
+    a.malloc(BUFFER, 4096)
+    a.malloc(OTHER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    a.call("hipGraphAddMemcpyNode1D", pGraphNode_=GRAPH + 16, graph=GRAPH, dst=BUFFER, src=OTHER, count=4096, kind=D2D)
+    a.call("hipGraphMemcpyNodeSetParams1D", node=GRAPH + 16, dst=BUFFER, src=HOST, count=2048, kind=H2D)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.write()
+    return refuses("hipGraphLaunch", "reads 2048 bytes of host memory")
+
+
+@case
+def graph_to_symbol(path, bundles):
+    """Of the nodes that copy from the host, those to symbols have their contents recorded: what they read is there at the launch."""
+    a = Program(path, 7)
+    fat, handle, symbol = bundles["standard"], 0x5500_0000_1000, 0x5500_0000_2000
+    a.code_hash = a.code_object(bundles.amdgcn("standard"))
+    low, high = a.blob(fat)
+    a.call("__hipRegisterFatBinary", S_ret=handle, S_blob_hash_lo=low, S_blob_hash_hi=high, S_blob_size=len(fat))
+    a.call("__hipRegisterVar", modules=handle, var=symbol, hostVar=symbol + 8, deviceVar=symbol + 8, size=16,
+           deviceVar__bytes=b"step_table\0", deviceVar__present=1)
+    a.malloc(BUFFER, 4096)
+    a.call("hipGraphCreate", pGraph_=GRAPH, flags=0)
+    low, high = a.blob(words([5, 6, 7, 8]))
+    a.call("hipGraphAddMemcpyNodeToSymbol", pGraphNode_=GRAPH + 16, graph=GRAPH, symbol=symbol, src=HOST, count=16, offset=0, kind=H2D,
+           S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.call("hipGraphInstantiateWithFlags", pGraphExec_=EXEC, graph=GRAPH, flags=0)
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.launch("use_counter", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(1), i32(64)])
+    a.check(BUFFER, [7_000_000 + 5 + position % 4 for position in range(64)])
+    a.call("hipGraphExecMemcpyNodeSetParamsToSymbol", hGraphExec=EXEC, node=GRAPH + 16, symbol=symbol, src=HOST + 64, count=8, offset=4,
+           kind=H2D, **dict(zip(("S_blob_hash_lo", "S_blob_hash_hi"), a.blob(words([50, 60])))))
+    a.call("hipGraphLaunch", graphExec=EXEC, stream=0)
+    a.launch("use_counter", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(1), i32(64)])
+    a.check(BUFFER, [8_000_000 + (5, 50, 60, 8)[position % 4] for position in range(64)])
+    a.write()
+    return passes(2)
+
+
 def rows(values, width, pitch):
     """Rows of bytes at a pitch, up to the last byte copied."""
     data = words(values)
@@ -392,25 +435,26 @@ def host_register(path, bundles):
 
 @case
 def launch_ids(path, bundles):
-    """Every id that carries a launch."""
+    """Every id that carries a launch. Kernels may change all of a buffer: what each leaves alone tells how large its grid was."""
     a = Program(path, 7).start(bundles)
-    a.malloc(BUFFER, 4096)
-    a.iota(BUFFER, 1, 1024)
-    values = iota(1, 1024)
+    a.malloc(BUFFER, 16384)
+    a.iota(BUFFER, 1, 4096)
+    values = iota(1, 4096)
+
+    def mixed(factor, addend, elements, grid, **more):
+        a.launch("mix", 0, a.code_hash, (grid, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(factor), u32(addend), i32(4096)], **more)
+        return mix(values[:elements], factor, addend) + values[elements:]
+
     step = 0
     for api in ("hipModuleLaunchKernel", "hipLaunchKernel_spt", "hipLaunchCooperativeKernel", "hipLaunchCooperativeKernel_spt",
                 "hipModuleLaunchCooperativeKernel", "hipLaunchKernelExC", "hipDrvLaunchKernelEx", "hipLaunchKernel", "hipLaunchByPtr"):
         step += 2
-        a.mix(BUFFER, step + 1, step, 1024, api=api)
+        values = mixed(step + 1, step, 1024 + 64 * step, 16 + step, api=api)
         a.call("hipDeviceSynchronize")
-        values = mix(values, step + 1, step)
     # Under 388 the grid is in work items: 17 blocks of 64 for 1024 + 1 of them.
-    a.launch("mix", 0, a.code_hash, (1025, 1, 1), (64, 1, 1), [pointer(BUFFER), u32(3), u32(1), i32(1024)],
-             api="hipExtModuleLaunchKernel")
-    values = mix(values, 3, 1)
+    values = mixed(3, 1, 1088, 1025, api="hipExtModuleLaunchKernel")
     attribute = struct.pack("<IxxxxI", 2, 1).ljust(72, b"\0")
-    a.mix(BUFFER, 7, 7, 1024, api="hipLaunchKernelExC", attributes=[attribute], stride=72)
-    values = mix(values, 7, 7)
+    values = mixed(7, 7, 1024, 16, api="hipLaunchKernelExC", attributes=[attribute], stride=72)
     a.check(BUFFER, values)
     a.write()
     return passes(1)
@@ -464,6 +508,34 @@ def array_copies(path, bundles, whole):
     return passes(2) if whole else refuses("it reads 256 bytes of host memory for an array", "hipMemcpy3D")
 
 
+@case
+def array_of_unknown_elements(path, bundles):
+    """Arrays made by these have their format recorded by its address alone: they, and what uses them, are refused by name."""
+    a = Program(path, 8).start(bundles)
+    array = 0x7FA0_0000_1000
+    a.call("hipMallocArray", array_=array, desc=0x1234, width=8, height=4, flags=0)
+    low, high = a.blob(words(iota(100, 64)))
+    parms = bytearray(parms3d((HOST, 64, 8, 4), (0, 0, 0, 0), (8, 4, 1), H2D))
+    struct.pack_into("<Q", parms, 64, array)
+    a.call("hipMemcpy3D", p=1, p__inline=bytes(parms), S_blob_hash_lo=low, S_blob_hash_hi=high)
+    a.write()
+    return refuses("hipMallocArray", "upstream records only the address of desc",
+                   info=["hipMallocArray: upstream records only the address of desc",
+                         "hipMemcpy3D: it copies elements of an array whose format no recorded call tells"])
+
+
+@case
+def failed_creation(path, bundles):
+    """What creates arrays and pools is recorded whether or not it succeeded: it has to fail in the same way."""
+    a = Program(path, 7).start(bundles)
+    a.call("hipArrayCreate", S_ret=1, pHandle_=0, pAllocateArray=1, pAllocateArray__inline=struct.pack("<QQII", 0, 0, 0x03, 2))
+    a.malloc(BUFFER, 4096)
+    a.iota(BUFFER, 8, 1024)
+    a.check(BUFFER, iota(8, 1024))
+    a.write()
+    return passes(1)
+
+
 CASES["array_copies"] = lambda path, bundles: array_copies(path, bundles, True)
 CASES["array_copies_cut_short"] = lambda path, bundles: array_copies(path, bundles, False)
 
@@ -488,8 +560,12 @@ def arguments(path, bundles):
     target = OTHER + 128
     a.launch("fill_halves", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [u32(target), u32(target >> 32), u32(500), i32(64)])
     a.check(OTHER, iota(3, 32) + iota(500, 64))
+    # A low half that could be any small number.
+    target = BUFFER + 128
+    a.launch("fill_halves", 0, a.code_hash, (1, 1, 1), (64, 1, 1), [u32(target), u32(target >> 32), u32(900), i32(64)])
+    a.check(BUFFER, values[:32] + iota(900, 64) + values[96:])
     a.write()
-    return passes(2)
+    return passes(3)
 
 
 @case
@@ -641,12 +717,15 @@ def trailer_id_with_another_length(path, bundles):
     return refuses("(event 65535)")
 
 
-@case
-def withheld(path, bundles):
-    a = small(path, bundles)
+def withheld(path, bundles, version):
+    a = small(path, bundles, version)
     a.call("hipMemcpy", dst=BUFFER, src=HOST, sizeBytes=64, kind=H2D, S_blob_hash_lo=WITHHELD[0], S_blob_hash_hi=WITHHELD[1])
     a.write()
     return refuses("hipMemcpy", "withholds")
+
+
+for known in (7, 9):
+    CASES["withheld_v%d" % known] = lambda path, bundles, version=known: withheld(path, bundles, version)
 
 
 @case
@@ -656,6 +735,15 @@ def damaged_blob(path, bundles):
     a.contents[list(a.contents)[-1]] = words(iota(2, 64))
     a.write()
     return refuses("hipMemcpy", "is damaged: the hash of its contents")
+
+
+@case
+def empty_blob(path, bundles):
+    a = small(path, bundles)
+    a.upload(BUFFER, iota(1, 64))
+    a.contents[list(a.contents)[-1]] = b""
+    a.write()
+    return refuses("hipMemcpy", ".blob is empty")
 
 
 @case

@@ -608,6 +608,27 @@ void per_thread_results() { copy_behind_handle(hipStreamPerThread, 0); }
 
 void null_stream_results() { copy_behind_handle(nullptr, 1); }
 
+// A wait for the null stream is one for the work of blocking streams too.
+void null_stream_waits() {
+  hipStream_t blocking;
+  CHECK(hipStreamCreate(&blocking));
+  DeviceWords data(n);
+  Words expected(n);
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), n * sizeof(uint32_t), hipHostMallocDefault));
+  for (int r = 0; r < rounds; r++) {
+    LAUNCH(iota, blocks(), kThreads, 0, blocking, data, uint32_t(r), n);
+    LAUNCH(busy, blocks(), kThreads, 0, blocking, data, 20000, n);
+    LAUNCH(iota, blocks(), kThreads, 0, blocking, data, uint32_t(r), n);
+    CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, blocking));
+    CHECK(hipStreamSynchronize(nullptr));
+    host_iota(expected, r);
+    require_equal(pinned, expected.data(), n, "result of a blocking stream", __LINE__, __FILE__);
+  }
+  CHECK(hipHostFree(pinned));
+  CHECK(hipStreamDestroy(blocking));
+}
+
 // Threads take turns launching one graph that copies to the host, each as soon as the one before has seen its result.
 void relaunched_graph() {
   DeviceWords data(n);
@@ -690,6 +711,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"polled_release", polled_release},
     {"per_thread_results", per_thread_results},
     {"null_stream_results", null_stream_results},
+    {"null_stream_waits", null_stream_waits},
     {"relaunched_graph", relaunched_graph},
     {"freed_in_order", freed_in_order},
 };

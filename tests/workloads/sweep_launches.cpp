@@ -51,27 +51,10 @@ struct Mix {
 const dim3 grid(blocks_for(kCount)), block(kThreads);
 const unsigned blocks = blocks_for(kCount), threads = kThreads;
 
-void by_symbol(hipStream_t stream) {
+// Launches that take a host symbol where `by_symbol` could not give them a function.
+void by_symbol_only(hipStream_t stream) {
   Data data;
   const void* symbol = reinterpret_cast<const void*>(mix);
-  TRY(hipLaunchKernel(symbol, grid, block, params, 0, stream))
-  TRY(hipLaunchKernel_spt(symbol, grid, block, params, 0, stream))
-  TRY(hipLaunchKernel_spt(symbol, grid, block, params, 0, nullptr))
-  TRY(hipLaunchCooperativeKernel(symbol, grid, block, params, 0, stream))
-  TRY(hipLaunchCooperativeKernel_spt(symbol, grid, block, params, 0, stream))
-  hipEvent_t start, stop;
-  CHECK(hipEventCreate(&start));
-  CHECK(hipEventCreate(&stop));
-  TRY(hipExtLaunchKernel(symbol, grid, block, params, 0, stream, start, stop, 0))
-  float ms = -1;
-  CHECK(hipEventElapsedTime(&ms, start, stop));
-  REQUIRE(ms >= 0, "elapsed time");
-  hip7::LaunchAttribute attribute = {};
-  attribute.id = 8;  // priority
-  hip7::LaunchConfig config = {grid, block, 0, stream, &attribute, 1};
-  TRY(hipLaunchKernelExC(&config, symbol, params))
-  config.attributes = nullptr, config.attributeCount = 0;
-  TRY(hipLaunchKernelExC(&config, symbol, params))
   hipLaunchParams several = {};
   several.func = const_cast<void*>(symbol);
   several.gridDim = grid, several.blockDim = block, several.stream = stream;
@@ -98,6 +81,29 @@ void by_symbol(hipStream_t stream) {
     CHECK(hipLaunchByPtr(symbol));
     mix_.check(__LINE__);
   }
+}
+
+void by_symbol(hipStream_t stream) {
+  Data data;
+  const void* symbol = reinterpret_cast<const void*>(mix);
+  TRY(hipLaunchKernel(symbol, grid, block, params, 0, stream))
+  TRY(hipLaunchKernel_spt(symbol, grid, block, params, 0, stream))
+  TRY(hipLaunchKernel_spt(symbol, grid, block, params, 0, nullptr))
+  TRY(hipLaunchCooperativeKernel(symbol, grid, block, params, 0, stream))
+  TRY(hipLaunchCooperativeKernel_spt(symbol, grid, block, params, 0, stream))
+  hipEvent_t start, stop;
+  CHECK(hipEventCreate(&start));
+  CHECK(hipEventCreate(&stop));
+  TRY(hipExtLaunchKernel(symbol, grid, block, params, 0, stream, start, stop, 0))
+  float ms = -1;
+  CHECK(hipEventElapsedTime(&ms, start, stop));
+  REQUIRE(ms >= 0, "elapsed time");
+  hip7::LaunchAttribute attribute = {};
+  attribute.id = 8;  // priority
+  hip7::LaunchConfig config = {grid, block, 0, stream, &attribute, 1};
+  TRY(hipLaunchKernelExC(&config, symbol, params))
+  config.attributes = nullptr, config.attributeCount = 0;
+  TRY(hipLaunchKernelExC(&config, symbol, params))
   CHECK(hipEventDestroy(start));
   CHECK(hipEventDestroy(stop));
 }
@@ -176,10 +182,11 @@ void attributes() {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   hipStream_t stream;
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
   by_symbol(stream);
+  if (argument(argc, argv, 1, 1)) by_symbol_only(stream);
   by_function(stream, argv[0]);
   attributes();
   CHECK(hipStreamDestroy(stream));

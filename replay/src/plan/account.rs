@@ -11,8 +11,6 @@ use crate::instruction::{Chunk, flag};
 struct Row {
     /// In the archive.
     recorded: u64,
-    /// With an instruction in a chunk that was delivered.
-    issued: u64,
     /// Left out, counted under its reason elsewhere.
     left_out: u64,
 }
@@ -40,26 +38,38 @@ impl CallAccount {
         self.rows[usize::from(api.id)].left_out += 1;
     }
 
+    /// The entry points whose calls do not add up, with how many are missing (negative: too many were issued).
+    pub(crate) fn lost(&self, issued: &IssuedCalls) -> Vec<(&'static str, i64)> {
+        let difference = |(row, issued): (&Row, &u64)| row.recorded as i64 - *issued as i64 - row.left_out as i64;
+        APIS.iter()
+            .zip(self.rows.iter().zip(&issued.0).map(difference))
+            .map(|(api, lost)| (api.name, lost))
+            .filter(|&(_, lost)| lost != 0)
+            .collect()
+    }
+}
+
+/// By entry point: calls with an instruction in a finished chunk.
+#[derive(Debug)]
+pub(crate) struct IssuedCalls(Box<[u64]>);
+
+impl Default for IssuedCalls {
+    fn default() -> Self {
+        IssuedCalls(vec![0; APIS.len()].into_boxed_slice())
+    }
+}
+
+impl IssuedCalls {
     /// Counts the calls that a finished chunk issues. A chunk's calls are in order of their events; what is issued for a call
     /// besides is auxiliary, or belongs to a call that was there before.
-    pub(crate) fn issued(&mut self, chunk: &Chunk) {
+    pub(crate) fn count(&mut self, chunk: &Chunk) {
         let mut next_event = 0;
         for instruction in &chunk.instructions {
             if instruction.flags & flag::AUXILIARY == 0 && instruction.event >= next_event {
                 next_event = instruction.event + 1;
-                self.rows[usize::from(instruction.api)].issued += 1;
+                self.0[usize::from(instruction.api)] += 1;
             }
         }
-    }
-
-    /// The entry points whose calls do not add up, with how many are missing (negative: too many were issued).
-    pub(crate) fn lost(&self) -> Vec<(&'static str, i64)> {
-        let difference = |row: &Row| row.recorded as i64 - row.issued as i64 - row.left_out as i64;
-        APIS.iter()
-            .zip(&self.rows)
-            .map(|(api, row)| (api.name, difference(row)))
-            .filter(|&(_, lost)| lost != 0)
-            .collect()
     }
 }
 
@@ -96,15 +106,16 @@ mod tests {
         let malloc = Api::by_name("hipMalloc").unwrap();
         let free = Api::by_name("hipFree").unwrap();
         let mut account = CallAccount::default();
+        let mut issued = IssuedCalls::default();
         for api in [malloc, free, free, free] {
             account.recorded(api);
         }
         account.left_out(free);
         // Event 0 is the allocation, with a fill of replay's own; event 1 one of the frees; the last instruction belongs to an
         // earlier call.
-        account.issued(&chunk(&[(0, malloc, 0), (0, malloc, flag::AUXILIARY), (1, free, 0), (0, malloc, 0)]));
-        assert_eq!(account.lost(), [("hipFree", 1)]);
-        account.issued(&chunk(&[(2, free, 0)]));
-        assert_eq!(account.lost(), []);
+        issued.count(&chunk(&[(0, malloc, 0), (0, malloc, flag::AUXILIARY), (1, free, 0), (0, malloc, 0)]));
+        assert_eq!(account.lost(&issued), [("hipFree", 1)]);
+        issued.count(&chunk(&[(2, free, 0)]));
+        assert_eq!(account.lost(&issued), []);
     }
 }

@@ -1,5 +1,6 @@
 //! Which allocation a recorded address lies in, at this moment of the recording.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::slots::Slot;
@@ -52,11 +53,46 @@ pub(crate) struct AddressMap {
     /// Bounds of every address ever live, for a quick no.
     lowest: u64,
     highest: u64,
+    recent: Recent,
+}
+
+/// Addresses asked for of late, with what was found: programs pass the same ones over and over.
+#[derive(Debug)]
+struct Recent {
+    /// By hash of the address.
+    found: Box<[Cell<(u64, Option<Place>)>]>,
+    /// Whether anything may be in there.
+    used: Cell<bool>,
+}
+
+/// Recent addresses kept.
+const RECENT: usize = 256;
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent { found: (0..RECENT).map(|_| Cell::new((0, None))).collect(), used: Cell::new(false) }
+    }
+}
+
+impl Recent {
+    fn cell(&self, address: u64) -> &Cell<(u64, Option<Place>)> {
+        // Allocations lie apart by multiples of large powers of two: all bits take part.
+        let mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.found[mixed as usize % RECENT]
+    }
+
+    /// What is live has changed.
+    fn forget(&self) {
+        if self.used.replace(false) {
+            self.found.iter().for_each(|cell| cell.set((0, None)));
+        }
+    }
 }
 
 impl AddressMap {
     /// Adds a live allocation. Whatever the runtime had at the same address before is gone.
     pub(crate) fn insert(&mut self, allocation: Allocation) {
+        self.recent.forget();
         if self.highest == 0 {
             self.lowest = allocation.base;
         }
@@ -75,6 +111,7 @@ impl AddressMap {
 
     /// Removes the allocation with this base.
     pub(crate) fn remove(&mut self, base: u64) -> Option<Allocation> {
+        self.recent.forget();
         self.by_base.remove(&base)
     }
 
@@ -85,6 +122,7 @@ impl AddressMap {
 
     /// All live allocations, to be changed in everything but their place.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Allocation> {
+        self.recent.forget();
         self.by_base.values_mut()
     }
 
@@ -120,7 +158,19 @@ impl AddressMap {
 
     /// The allocation of an address inside it or one past its end, the former preferred.
     pub(crate) fn find(&self, address: u64) -> Option<Place> {
-        self.inside(address).or_else(|| self.one_past(address))
+        if address < self.lowest || address > self.highest {
+            return None;
+        }
+        let cell = self.recent.cell(address);
+        let (known, place) = cell.get();
+        // Nothing lies at address zero, which stands for an empty cell.
+        if known == address && address != 0 {
+            return place;
+        }
+        let place = self.inside(address).or_else(|| self.one_past(address));
+        cell.set((address, place));
+        self.recent.used.set(true);
+        place
     }
 }
 
@@ -156,6 +206,9 @@ mod tests {
         assert!(map.find(0x2fff).is_none());
         map.remove(0x1100);
         assert_eq!(map.find(0x1100).map(|place| place.allocation.base), Some(0x1000));
+        assert!(map.find(0x1180).is_none());
+        map.insert(allocation(0x1180, 0x10, &mut table));
+        assert_eq!(map.find(0x1180).map(|place| place.allocation.base), Some(0x1180));
     }
 
     #[test]

@@ -145,6 +145,11 @@ impl Annotations {
         }
     }
 
+    /// Whether the range is one of kernels, so that [`Self::position`] must be told of launches.
+    pub(crate) fn counts_launches(&self) -> bool {
+        matches!(self.wanted.range, Some(RangeOption::Kernels { .. }))
+    }
+
     /// Where the next event is, `launch` telling whether it launches a kernel.
     pub(crate) fn position(&mut self, event: u64, launch: bool) -> Position {
         let number = self.launches;

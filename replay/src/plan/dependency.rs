@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::knowledge::Point;
+use super::knowledge::{Knowledge, Point};
 use super::order::{Node, OrderMode};
 use super::visibility::{Seen, Visibility, Where};
 
@@ -150,13 +150,18 @@ struct History {
     changes: Vec<Node>,
     /// Calls that used it since, the last of each thread.
     users: Vec<Node>,
+    /// Their threads, which are looked for far more often than the calls are looked at.
+    user_lanes: Vec<u32>,
 }
 
 impl History {
     fn read(&mut self, node: &Node) {
-        match self.users.iter_mut().find(|user| user.lane() == node.lane()) {
-            Some(user) => *user = node.clone(),
-            None => self.users.push(node.clone()),
+        match self.user_lanes.iter().position(|&lane| lane == node.lane()) {
+            Some(at) => self.users[at] = node.clone(),
+            None => {
+                self.users.push(node.clone());
+                self.user_lanes.push(node.lane());
+            }
         }
     }
 
@@ -165,6 +170,8 @@ impl History {
         let stays = |earlier: &Node| earlier.end >= node.begin && earlier.lane() != node.lane();
         self.changes.retain(stays);
         self.users.retain(stays);
+        self.user_lanes.clear();
+        self.user_lanes.extend(self.users.iter().map(Node::lane));
         self.changes.push(node.clone());
     }
 }
@@ -226,13 +233,20 @@ impl Dependencies {
     }
 
     /// Appends the calls that a call entered at `begin` must come after. Every call told to have [`returned`](Self::returned)
-    /// has done so before `begin`.
-    pub(crate) fn predecessors(&self, lane: u32, begin: u64, facts: &mut CallFacts, wanted: &mut Vec<Point>) {
+    /// has done so before `begin`. Those that the lane's worker has `knowledge` of are left out.
+    pub(crate) fn predecessors(
+        &self,
+        lane: u32,
+        begin: u64,
+        facts: &mut CallFacts,
+        knowledge: &Knowledge,
+        wanted: &mut Vec<Point>,
+    ) {
         if self.mode == OrderMode::Deps {
             self.visibility.look(facts);
         }
         let facts = &*facts;
-        let mut wanted = Wanted { lane, begin, points: wanted };
+        let mut wanted = Wanted { lane, begin, knowledge, points: wanted };
         for &(object, how) in &facts.uses {
             let Some(history) = self.objects.get(&object) else { continue };
             wanted.all(&history.changes);
@@ -370,7 +384,7 @@ impl Dependencies {
     /// The call `node` has returned.
     pub(crate) fn returned(&mut self, node: Node, facts: &CallFacts) {
         for &object in &facts.creates {
-            self.objects.insert(object, History { changes: vec![node.clone()], users: Vec::new() });
+            self.objects.insert(object, History { changes: vec![node.clone()], ..History::default() });
         }
         for &(object, how) in &facts.uses {
             match how {
@@ -488,12 +502,13 @@ fn note_use(visibility: &Visibility, uses: &mut Vec<PlaceUse>, place: Where, nod
 struct Wanted<'a> {
     lane: u32,
     begin: u64,
+    knowledge: &'a Knowledge,
     points: &'a mut Vec<Point>,
 }
 
 impl Wanted<'_> {
     fn one(&mut self, node: &Node) {
-        if node.lane() != self.lane && node.end < self.begin {
+        if node.lane() != self.lane && node.end < self.begin && !self.knowledge.has(self.lane, &node.point) {
             self.points.push(node.point.clone());
         }
     }

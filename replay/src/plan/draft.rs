@@ -128,6 +128,7 @@ impl Draft {
         self.fixups.clear();
         self.outputs.clear();
         chunk.spare = Spare { fixups: self.fixups, outputs: self.outputs };
+        chunk.expect_next();
     }
 }
 

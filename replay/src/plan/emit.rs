@@ -2,18 +2,17 @@
 
 use std::ffi::c_void;
 
-use rustc_hash::FxHashMap;
-
-use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns, Role};
+use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns};
 use hrr_format::record::{Presence, Record, SectionTag};
 
 use super::dependency::Sync;
 use super::draft::{Draft, Issue};
+use super::edges::Entered;
 use super::error::{PlanError, Refusal};
+use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::lower::{Call, Lowering, word_at};
 use super::objects::Definition;
-use super::order::Node;
-use super::special::{HostSide, Special};
+use super::special::Special;
 use super::{Open, Planner, escort};
 use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
@@ -69,7 +68,7 @@ impl<'a> Planner<'a> {
         blocks_others: bool,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
-        let stand_in = self.shape_stand_in(api, &record);
+        let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
         if let Some(stand_in) = stand_in {
             self.account.left_out(api);
             self.account.recorded(stand_in);
@@ -107,22 +106,30 @@ impl<'a> Planner<'a> {
                 true
             }
             Policy::Replay | Policy::ReplayAs(_) => {
-                let not_reissued = record.ret() == OUT_OF_MEMORY
-                    || (self.multiplexed && self.specials[usize::from(api.id)] == Special::ExchangeCaptureMode);
-                self.planned.failures_not_reissued += u64::from(not_reissued);
-                not_reissued
+                let special = self.specials[usize::from(api.id)];
+                // Captures are begun relaxed where captured threads share OS threads.
+                let relaxed = self.multiplexed && special == Special::ExchangeCaptureMode;
+                self.planned.skipped += u64::from(relaxed);
+                // What only tells of the last error failed at nothing itself.
+                let tells = matches!(special, Special::GetLastError | Special::PeekLastError);
+                let may_fit = record.ret() == OUT_OF_MEMORY && !tells && !relaxed;
+                self.planned.failures_not_reissued += u64::from(may_fit);
+                relaxed || may_fit
             }
         };
-        let filtered = !left_out && self.is_filtered(&call);
+        let filtered = !left_out && self.is_filtered(&call)?;
         self.planned.filtered += u64::from(filtered);
-        let left_out = left_out || filtered;
+        let left_out = left_out || (filtered && !self.leaves_node(&call));
         if left_out {
             self.account.left_out(api);
+        }
+        if filtered {
+            self.forget_put_off(&call);
         }
         // A planted loss is one that nothing accounts for.
         if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
             self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
-            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
+            return Ok(Open { issued: false, definitions: Vec::new() });
         }
         let live_device = self.choices.devices.live(device);
         // A program that met no device is replayed where there is none either, as it was: on none.
@@ -152,29 +159,48 @@ impl<'a> Planner<'a> {
         if dropped {
             self.account.left_out(api);
             self.lanes[lane as usize].last_error_unknown = true;
-            return Ok(Open { node: None, facts: self.order.facts(), definitions: Vec::new() });
+            return Ok(Open { issued: false, definitions: Vec::new() });
         }
         result
     }
 
     /// Lays the call out and appends it, and what must go with it, to the chunk.
     pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
+        let mut lowering = Lowering::new(self.edges.facts());
+        let mut entered = None;
+        let result = self.emit_laid_out(call, chunk, blocks_others, &mut lowering, &mut entered);
+        match entered {
+            // One that comes to nothing from here on was entered all the same.
+            Some(entered) => self.edges.entered(entered, lowering.facts),
+            None => self.edges.recycle(lowering.facts),
+        }
+        result.map(|()| Open { issued: true, definitions: lowering.definitions })
+    }
+
+    /// The same, into `lowering`. Tells by `entered` that the call has its place in the order.
+    fn emit_laid_out(
+        &mut self,
+        call: &Call<'a>,
+        chunk: &mut Chunk,
+        blocks_others: bool,
+        lowering: &mut Lowering,
+        entered: &mut Option<Entered>,
+    ) -> Result<(), Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let mut lowering = Lowering::new(self.order.facts());
         let mut waits = std::mem::take(&mut self.waits);
         waits.clear();
         let mut draft = Draft::new(chunk, record.word_count(), record.words());
         // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
-        self.lower_arguments(call, chunk, &mut draft, &mut lowering, &mut before)?;
+        self.lower_arguments(call, chunk, &mut draft, lowering, &mut before)?;
         let issued = self.apply_special(call, chunk, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
-        let stand_in = self.stand_in(call, chunk, &mut draft, &mut lowering, &mut before)?;
-        self.lower_return(call, &mut draft, &mut lowering);
+        let stand_in = self.stand_in(call, chunk, &mut draft, lowering, &mut before)?;
+        self.lower_return(call, &mut draft, lowering);
         let special = self.specials[usize::from(api.id)];
         match special {
-            Special::ExportIpc => self.export_ipc(call, &mut draft, &mut lowering),
-            Special::ImportIpc => self.import_ipc(call, &mut draft, &mut lowering)?,
+            Special::ExportIpc => self.export_ipc(call, &mut draft, lowering),
+            Special::ImportIpc => self.import_ipc(call, &mut draft, lowering)?,
             _ => {}
         }
         if lowering.facts.enqueues_on.is_none()
@@ -184,9 +210,7 @@ impl<'a> Planner<'a> {
             lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
         }
         lowering.classify(call, special);
-        if special == Special::SetDevice && call.succeeded() {
-            lowering.definitions.push(Definition::Device(record.word(0) as u32 as i32));
-        }
+        self.note_context(call, special, &mut lowering.definitions);
         if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {
             self.forget_module(call, &mut draft);
         }
@@ -197,43 +221,33 @@ impl<'a> Planner<'a> {
             _ => 0,
         };
         let may_wait = stream != 0 && copies_host_memory(&record);
-        let overlapping = overlapping(&self.last_enqueue, call, stream);
-        self.planned.unordered += u64::from(overlapping.is_some());
         // A copy that waits for the device may wait for what the calls that overlap it go on to do: none waits for it.
         let in_order_on = if may_wait { 0 } else { stream };
-        let overlaps = overlapping.is_some() && !may_wait;
-        self.order.begin(lane, record.begin(), &mut lowering.facts, overlapping, &mut waits);
-        if self.mutation == Some(Mutation::DropEdges) {
-            waits.clear();
-        }
+        let placeholder = self.edges.placeholder();
+        waits.push(placeholder);
         /// The call that waits for itself under the mutation: far enough in for others to have begun.
         const SELF_WAIT_AT: u64 = 10;
         if self.mutation == Some(Mutation::SelfWait) && call.event == SELF_WAIT_AT {
             waits.push(Wait { lane, count });
         }
-        let end = record.end().max(record.begin());
-        let point = self.order.issued(lane, count, blocks_others);
-        let node = Node { point, begin: record.begin(), end, in_order_on, overlaps };
-        if in_order_on != 0 {
-            self.last_enqueue.insert(in_order_on, node.clone());
-        }
+        let (begin, end) = (record.begin(), record.end().max(record.begin()));
+        *entered =
+            Some(Entered { lane, begin, end, count, stream, in_order_on, handed_off: blocks_others, placeholder });
         self.lanes[lane as usize].planned = count;
 
-        for section in record.sections().map_while(Result::ok) {
-            if section.tag == SectionTag::GraphHostIn {
-                let (address, blob) =
-                    section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what: "graph host memory" })?;
-                if section.presence == Presence::Withheld && !self.is_shape_only() {
-                    return Err(Refusal::Withheld { what: "the host buffer" });
-                }
-                let source = self.graph_source(blob)?;
-                self.host.keep_until(self.host.window(), Wait { lane, count });
-                let side = HostSide::FillFrom(source);
-                self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;
+        for (section, rows) in graph_host_sections(&record, SectionTag::GraphHostIn) {
+            let what = "graph host memory";
+            let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+            if section.presence == Presence::Withheld && !self.is_shape_only() {
+                return Err(Refusal::Withheld { what: "the host buffer" });
             }
+            let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
+            let source = self.graph_source(blob)?;
+            self.host.keep_until(self.host.window(), Wait { lane, count });
+            self.emit_host_copy(call, chunk, &mut waits, address, shape, HostSide::FillFrom(source), 0)?;
         }
-        self.note_results(call, &lowering)?;
-        self.note_coverage(call, &lowering, count);
+        self.note_results(call, lowering)?;
+        self.note_coverage(call, lowering, count);
 
         let mut flags = 0;
         if blocks_others {
@@ -244,14 +258,14 @@ impl<'a> Planner<'a> {
             Effect::Query if record.ret() == NOT_READY => flags |= flag::NOT_READY_FINE,
             _ => {}
         }
-        let launches = |role: &Role| matches!(role, Role::KernelParams | Role::Extra);
+        let traits = self.traits[usize::from(api.id)];
         if api.effect == Effect::Enqueue && call.succeeded() {
             if special == Special::GraphLaunch {
                 flags |= flag::GRAPH;
-            } else if api.param_with(launches).is_some() || api.name.starts_with("hipLaunchByPtr") {
+            } else if traits.launches_kernel {
                 flags |= flag::KERNEL;
             }
-            if api.param_with(|role| matches!(role, Role::Callback)).is_some() {
+            if traits.takes_callback {
                 self.planned.callbacks += 1;
             }
         }
@@ -267,9 +281,15 @@ impl<'a> Planner<'a> {
         if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
             draft.set(0, 0);
         }
-        let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, &lowering)? {
+        let (thunk, function) = match self.placed_thunk(call, chunk, &mut draft, lowering)? {
             Some(placed) => placed,
-            None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            None => match self.empty_node_thunk(call, chunk, &mut draft)? {
+                Some(thunk) => {
+                    flags &= !flag::KERNEL;
+                    thunk
+                }
+                None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+            },
         };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;
         let escort = self.escort(call, special, lowering.facts.enqueues_on, blocks_others, launches);
@@ -280,7 +300,7 @@ impl<'a> Planner<'a> {
         waits.extend(self.annotations.gate(lane));
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
-        self.emit_twins(call, chunk, &draft, &mut lowering, &mut waits)?;
+        self.emit_twins(call, chunk, &draft, lowering, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk,
@@ -296,7 +316,7 @@ impl<'a> Planner<'a> {
         match stand_in {
             Some(stand_in) => self.emit_stand_in(stand_in, draft, chunk, issue, &waits)?,
             None if self.put_off(call, special) => draft.finish(chunk, Self::nothing(issue), &waits),
-            None => match self.fill_of(call, &lowering) {
+            None => match self.fill_of(call, lowering) {
                 Some(fill) => {
                     // The progress is published by the last instruction of the call.
                     draft.finish(chunk, Issue { progress: 0, ..issue }, &waits);
@@ -306,10 +326,9 @@ impl<'a> Planner<'a> {
             },
         }
         self.waits = waits;
-        self.annotate(call, &lowering, special, chunk);
+        self.annotate(call, lowering, special, chunk);
         self.note_lasting_state(call);
-        self.emit_after(call, &escort, words, chunk, count)?;
-        Ok(Open { node: Some(node), facts: lowering.facts, definitions: lowering.definitions })
+        self.emit_after(call, &escort, words, chunk, count)
     }
 
     /// A last error that was left by a call replay does not reissue cannot be there now.
@@ -396,11 +415,4 @@ pub(super) fn copies_host_memory(record: &Record<'_>) -> bool {
         .sections()
         .map_while(Result::ok)
         .any(|section| matches!(section.tag, SectionTag::BlobIn | SectionTag::BlobOut))
-}
-
-/// The enqueue on the same stream that a call overlapped at capture, if the last one did. Two that overlapped are in truth
-/// unordered: they are issued in the order they were entered, unless the first is a copy of host memory.
-fn overlapping<'n>(last: &'n FxHashMap<u32, Node>, call: &Call<'_>, stream: u32) -> Option<&'n Node> {
-    let last = (stream != 0).then(|| last.get(&stream)).flatten()?;
-    (last.lane() != call.lane && last.end >= call.record.begin()).then_some(last)
 }

@@ -70,7 +70,7 @@ pub enum Refusal {
     },
     /// Contents were withheld at capture.
     #[error(
-        "needs {what}, which the archive withholds: it was recorded without contents; record again with HIP_HRR_CAPTURE_CONTENT=1"
+        "needs {what}, which the archive withholds: it was recorded without contents; record again with HIP_HRR_CAPTURE_CONTENT=1 (hrr-capture --content), or time it with --shape-only"
     )]
     Withheld {
         /// What is needed.

@@ -8,20 +8,34 @@
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
+use hrr_format::archive::Archive;
 use hrr_format::catalogue::Api;
 use hrr_format::record::{BlobRef, Record, SectionTag, marker};
+use hrr_format::stream_file::StreamFile;
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
 
 use super::address::{Allocation, Space};
 use super::dependency::Use;
 use super::draft::{Draft, Issue};
+use super::edges::Entered;
 use super::error::{PlanError, Refusal};
-use super::order::Node;
 use super::results::{Check, Seen};
 use super::{Open, Planner};
 use crate::instruction::{Wait, flag};
 use crate::mutation::Mutation;
 use crate::stage::{HostKind, Shape};
 use crate::thunk::Outcome;
+
+/// First addresses of the allocations that markers tell of, anywhere in an archive. Another allocation may have had one of
+/// these addresses, too: it is then treated as if devices used it directly.
+pub(super) fn told_of(archive: &Archive) -> FxHashSet<u64> {
+    let of_stream = |stream: &StreamFile| {
+        let markers = stream.records().filter(|record| marker::is_timed(record.api()));
+        markers.map(|record| record.word(0)).collect::<FxHashSet<u64>>()
+    };
+    archive.streams().par_iter().flat_map_iter(of_stream).collect()
+}
 
 /// What is told of host memory that devices use directly.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +122,7 @@ impl<'a> Planner<'a> {
         if wrote {
             counts_restored(&mut self.planned.host_memory, &checked);
         }
-        let mut facts = self.order.facts();
+        let mut facts = self.edges.facts();
         let object = checked.allocation.object;
         let aliases = self.host_aliases.get(&object).map_or(&[][..], Vec::as_slice);
         for object in aliases.iter().map(|(alias, _)| *alias).chain([object]) {
@@ -117,19 +131,17 @@ impl<'a> Planner<'a> {
         }
         let mut waits = std::mem::take(&mut self.waits);
         waits.clear();
-        self.order.begin(lane, record.begin(), &mut facts, None, &mut waits);
-        if self.mutation == Some(Mutation::DropEdges) {
-            waits.clear();
-        }
+        let placeholder = self.edges.placeholder();
+        waits.push(placeholder);
         let count = self.lanes[lane as usize].planned + 1;
-        let point = self.order.issued(lane, count, false);
-        let end = record.end().max(record.begin());
-        let node = Node { point, begin: record.begin(), end, in_order_on: 0, overlaps: false };
+        let (begin, end) = (record.begin(), record.end().max(record.begin()));
+        let entered = Entered { lane, begin, end, count, stream: 0, in_order_on: 0, handed_off: false, placeholder };
+        self.edges.entered(entered, facts);
         self.lanes[lane as usize].planned = count;
         let result = self.emit_host_memory(event, lane, &checked, count, &waits);
         self.waits = waits;
         result?;
-        self.open[lane as usize] = Some(Open { node: Some(node), facts, definitions: Vec::new() });
+        self.open[lane as usize] = Some(Open { issued: true, definitions: Vec::new() });
         Ok(())
     }
 

@@ -36,11 +36,15 @@ pub(crate) struct KernelRooms {
     functions: FxHashMap<u32, Vec<u8>>,
     /// What the largest kernel takes.
     most: Need,
+    /// What was found last for each function, with the number of the claimed kernel. Launches ask far more often than
+    /// anything changes.
+    found: FxHashMap<u32, (u32, Need)>,
 }
 
 impl KernelRooms {
     /// Takes in the kernels of a code object. One that cannot be read, or has no metadata, has none.
     pub(crate) fn learn(&mut self, image: &[u8]) {
+        self.found.clear();
         for signature in signatures(image).unwrap_or_default() {
             self.most = self.most.max(Need::of(&signature.args));
             let known = self.by_name.entry(signature.name.into_bytes()).or_default();
@@ -52,6 +56,7 @@ impl KernelRooms {
 
     /// Notes that an object is the function of a kernel.
     pub(crate) fn name(&mut self, object: u32, name: &[u8]) {
+        self.found.remove(&object);
         self.functions.insert(object, name.to_owned());
     }
 
@@ -60,9 +65,19 @@ impl KernelRooms {
         self.functions.get(&object).map(Vec::as_slice)
     }
 
-    /// What a launch of `function` needs beyond arguments that lie as `claimed`.
-    pub(crate) fn need(&self, function: Option<u32>, claimed: &[KernelArg]) -> Need {
-        let known = function.and_then(|object| self.functions.get(&object)).and_then(|name| self.by_name.get(name));
+    /// What a launch of `function` needs beyond arguments that lie as `claimed` for the kernel with this number.
+    pub(crate) fn need(&mut self, function: Option<u32>, kernel: u32, claimed: &[KernelArg]) -> Need {
+        let Some(object) = function else { return self.most };
+        if let Some((_, need)) = self.found.get(&object).filter(|(of, _)| *of == kernel) {
+            return *need;
+        }
+        let need = self.look_up(object, claimed);
+        self.found.insert(object, (kernel, need));
+        need
+    }
+
+    fn look_up(&self, object: u32, claimed: &[KernelArg]) -> Need {
+        let known = self.functions.get(&object).and_then(|name| self.by_name.get(name));
         match known {
             Some(known) if known.iter().all(|args| args == claimed) => Need::default(),
             Some(known) => known.iter().map(|args| Need::of(args)).fold(Need::default(), Need::max),
@@ -90,13 +105,19 @@ mod tests {
         rooms.by_name.insert(b"large".to_vec(), vec![large.clone()]);
         rooms.name(1, b"small");
         rooms.name(2, b"large");
-        assert_eq!(rooms.need(Some(1), &small), Need::default());
-        assert_eq!(rooms.need(Some(2), &large), Need::default());
-        // The table says the launched kernel is another one, or has other arguments.
-        assert_eq!(rooms.need(Some(2), &small), Need { args: 2, bytes: 4104 });
-        assert_eq!(rooms.need(Some(1), &[]), Need { args: 1, bytes: 4 });
-        // Nothing is known of the function.
-        assert_eq!(rooms.need(Some(3), &small), Need { args: 2, bytes: 4104 });
-        assert_eq!(rooms.need(None, &small), Need { args: 2, bytes: 4104 });
+        let (one, other, none) = (1, 2, 0);
+        for _ in 0..2 {
+            assert_eq!(rooms.need(Some(1), one, &small), Need::default());
+            assert_eq!(rooms.need(Some(2), other, &large), Need::default());
+            // The table says the launched kernel is another one, or has other arguments.
+            assert_eq!(rooms.need(Some(2), one, &small), Need { args: 2, bytes: 4104 });
+            assert_eq!(rooms.need(Some(1), none, &[]), Need { args: 1, bytes: 4 });
+            // Nothing is known of the function.
+            assert_eq!(rooms.need(Some(3), one, &small), Need { args: 2, bytes: 4104 });
+            assert_eq!(rooms.need(None, one, &small), Need { args: 2, bytes: 4104 });
+        }
+        // Its number is given to another kernel's function.
+        rooms.name(1, b"large");
+        assert_eq!(rooms.need(Some(1), one, &small), Need { args: 2, bytes: 4104 });
     }
 }

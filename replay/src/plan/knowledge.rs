@@ -117,6 +117,11 @@ impl Knowledge {
         }
     }
 
+    /// Whether the worker of `lane` knows a call to be done.
+    pub(crate) fn has(&self, lane: u32, point: &Point) -> bool {
+        self.knows(self.worker_of[lane as usize] as usize, point)
+    }
+
     fn passed(&self, worker: usize, other: usize) -> u64 {
         if worker == other { self.cursor[worker] } else { self.known[worker].get(other).copied().unwrap_or(0) }
     }

@@ -2,6 +2,7 @@
 
 use hrr_format::catalogue::{HandleKind, Role};
 use hrr_format::code_object::{ArgKind, explicit_bytes};
+use hrr_format::kernel_table::Kernel;
 use hrr_format::record::{Presence, Section, SectionTag};
 
 use super::Planner;
@@ -39,12 +40,13 @@ impl<'a> Planner<'a> {
             draft.set(param.word, 0);
             return Ok(());
         }
-        let address = self.kernel_argument_memory(call, chunk, draft, lowering, param.role)?;
+        let kernel = self.archive.kernels().of_launch(call.record.aux());
+        let address = self.kernel_argument_memory(call, chunk, draft, lowering, param.role, kernel)?;
         draft.set(param.word, address);
         Ok(())
     }
 
-    /// Lays out the arguments of the call's kernel as `kernelParams` or `extra`, and returns the array's address.
+    /// Lays out the arguments of one of the call's kernels as `kernelParams` or `extra`, and returns the array's address.
     pub(crate) fn kernel_argument_memory(
         &mut self,
         call: &Call<'a>,
@@ -52,8 +54,8 @@ impl<'a> Planner<'a> {
         draft: &mut Draft,
         lowering: &mut Lowering,
         role: Role,
+        kernel: Option<&'a Kernel>,
     ) -> Result<u64, Refusal> {
-        let kernel = self.archive.kernels().of_launch(call.record.aux());
         let name = || kernel.map_or_else(|| "(unknown)".to_owned(), |kernel| kernel.name.clone());
         let mut section = call.record.section_tagged(SectionTag::KernelArgs);
         let in_struct = |first: &Section<'_>| {
@@ -61,11 +63,8 @@ impl<'a> Planner<'a> {
             param.is_some_and(|param| !matches!(param.role, Role::KernelParams | Role::Extra))
         };
         if let Some(first) = section.filter(in_struct) {
-            // Each struct of a launch on several devices has its own arguments; the record names one kernel.
+            // Each struct of a launch on several devices has its own arguments.
             section = lowering.next_section(call, SectionTag::KernelArgs, first.param);
-            if section.is_some_and(|section| section.payload.len() != first.payload.len()) {
-                return Err(Refusal::Shape("one call launches kernels with different arguments"));
-            }
         }
         let args = kernel.and_then(|kernel| kernel.args.as_deref());
         let bytes = match section {
@@ -78,7 +77,7 @@ impl<'a> Planner<'a> {
             None => return Err(Refusal::Signature { kernel: name() }),
         };
         let claimed = args.unwrap_or_default();
-        let need = self.kernel_rooms.need(self.launched(call), claimed);
+        let need = self.kernel_rooms.need(self.launched(call), call.record.aux(), claimed);
         let room = bytes.len().max(explicit_bytes(claimed) as usize) + need.bytes;
         let base = padded_copy_to(chunk, bytes, room).cast::<u8>();
         match args {

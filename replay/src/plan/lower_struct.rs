@@ -5,13 +5,13 @@ use hrr_format::record::SectionTag;
 
 use super::Planner;
 use super::address::Space;
-use super::bounds::{Reach, host_shape, memory_size, struct_reach};
+use super::bounds::{Reach, host_rows, host_shape, memory_size, struct_reach};
 use super::dependency::Use;
 use super::draft::Draft;
 use super::error::Refusal;
 use super::lower::{Call, Lowering, RecordInputs, integer, out_bytes, word_at};
 use crate::instruction::Chunk;
-use crate::stage::poison_address;
+use crate::stage::{Shape, poison_address};
 
 /// Values below are no addresses: Linux maps nothing there.
 const SMALLEST_ADDRESS: u64 = 65536;
@@ -96,6 +96,10 @@ impl<'a> Planner<'a> {
         if value == 0 || matches!(field.role, Role::Out(_)) {
             return Ok(());
         }
+        if let Some(function) = self.replacement_in_struct(call, layout, field, element)? {
+            write(function);
+            return Ok(());
+        }
         match field.role {
             // Small values are no addresses, and where headers differ in a struct's layout they may be something else.
             Role::Opaque if value < SMALLEST_ADDRESS => {}
@@ -122,9 +126,14 @@ impl<'a> Planner<'a> {
                     Ok(None) => write(poison_address()),
                     Err(Refusal::Address { .. }) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
                         self.check_not_lost(value, field.name)?;
-                        let len_bytes = super::special::struct_copy_bytes(call.api, element);
-                        let len_bytes = len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
-                        write(self.shadow(value, len_bytes)? as u64);
+                        // The launches of the graph name the first row, whose contents come with them.
+                        let refusal = Refusal::Address { address: value, param: field.name };
+                        let rows = host_rows(layout, field, element).ok_or(refusal)?;
+                        let lead_bytes = rows.lead_bytes;
+                        let rows = Shape { lead_bytes: 0, ..rows };
+                        let (first, span_bytes) =
+                            (value.wrapping_add(lead_bytes), rows.span_bytes().unwrap_or(u64::MAX));
+                        write((self.shadow(first, span_bytes)? as u64).wrapping_sub(lead_bytes));
                     }
                     Err(refusal) => return Err(refusal),
                 }
@@ -141,7 +150,8 @@ impl<'a> Planner<'a> {
             }
             Role::VarSymbol => write(self.symbol_address(call, lowering, value)?),
             Role::KernelParams | Role::Extra => {
-                let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role)?;
+                let kernel = self.kernel_of_struct(call, layout, element)?;
+                let address = self.kernel_argument_memory(call, chunk, draft, lowering, field.role, kernel)?;
                 write(address);
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),

@@ -4,7 +4,8 @@
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
-//! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for
+//! * [`arrivals`]: the timeline, read ahead
+//! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
 //! * [`assignment`]: which worker executes what
 //! * [`walk`], [`emit`]: from the timeline to instructions, and to the workers
 //! * [`lower`], [`lower_handle`], [`lower_memory`], [`lower_allocation`], [`lower_struct`], [`launch`], [`special`]: a call's
@@ -13,11 +14,13 @@
 //! * [`results`]: what is compared, and when
 //! * [`nested`]: what structs point to
 //! * [`own_thread`]: what HIP keeps for each OS thread
+//! * [`contexts`]: which device they make current
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
 //! * [`ipc`]: handles by which processes share memory and events
 //! * [`regions`]: memory that another tool wrote down
+//! * [`listing`]: plans as text
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
 //! * [`kernel_choice`]: kernels left out or replaced
@@ -30,21 +33,27 @@
 pub(crate) mod account;
 pub(crate) mod address;
 pub mod annotate;
+pub(crate) mod arrivals;
 pub(crate) mod assignment;
 pub(crate) mod bounds;
+pub(crate) mod contexts;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
 pub(crate) mod draft;
+pub(crate) mod edges;
 pub(crate) mod emit;
+mod empty_node;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+mod graph_host;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
+pub(crate) mod listing;
 pub(crate) mod lower;
 pub(crate) mod lower_allocation;
 pub(crate) mod lower_handle;
@@ -65,13 +74,12 @@ pub(crate) mod timeline;
 pub(crate) mod visibility;
 pub(crate) mod walk;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam::channel::Sender;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
@@ -80,16 +88,17 @@ use account::CallAccount;
 use annotate::{Annotate, Annotations};
 pub(crate) use assignment::Assignment;
 use coverage::Coverage;
+use edges::{EdgeFinder, EdgeSettings, Hands, Keep};
 use escort::TriagePlan;
 use kernel_room::KernelRooms;
 use lower::Call;
 use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
-use order::{Node, Order, OrderMode};
+use order::OrderMode;
 use regions::{PlanRegions, RegionCounts};
 pub(crate) use results::Check;
 use results::Pending;
-use special::Special;
+use special::{Special, Traits};
 use teardown::Teardown;
 
 use crate::choices::{Choices, RegionPolicy};
@@ -165,8 +174,8 @@ pub(crate) struct Planned {
 /// A call that has been entered and not yet returned, in the timeline.
 #[derive(Debug)]
 struct Open {
-    node: Option<Node>,
-    facts: Box<dependency::CallFacts>,
+    /// It has an instruction, which later calls may wait for.
+    issued: bool,
     definitions: Vec<Definition>,
 }
 
@@ -179,24 +188,26 @@ pub(crate) struct Planner<'a> {
     mutation: Option<Mutation>,
     device_count: i32,
     specials: Vec<Special>,
+    traits: Vec<Traits>,
     pub(crate) objects: Objects,
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
-    shadows: BTreeMap<u64, (u64, usize)>,
+    graph_host: graph_host::GraphHost,
+    /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
+    direct_host_memory: FxHashSet<u64>,
     images: FxHashMap<u64, usize>,
     /// Recorded devices that are one here.
     twins: Twins,
     kernel_rooms: KernelRooms,
-    order: Order,
+    edges: EdgeFinder,
+    hands: Hands,
     /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
     chunks: Vec<Option<Box<Chunk>>>,
     /// Room for the waits of a call.
     waits: Vec<Wait>,
     /// D2H results not yet observed, by blob number.
     pending: FxHashMap<u64, Pending>,
-    /// Last enqueue on each stream object.
-    last_enqueue: FxHashMap<u32, Node>,
     /// First module that had a kernel of this name (only under a mutation).
     first_module: FxHashMap<Vec<u8>, u64>,
     untranslated: u64,
@@ -209,6 +220,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) choices: Choices,
     pub(crate) placement: Arc<Placement>,
     pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// Stream captures under way.
+    pub(crate) captures: u32,
     /// Allocations that are placed, by object, with the object that stands for their addresses.
     pub(crate) placed: FxHashMap<u32, u32>,
     /// Objects that stand for ranges of addresses.
@@ -251,6 +264,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) annotate: Annotate,
     /// Where staging memory goes.
     pub(crate) memory_nodes: MemoryNodes,
+    /// On how many threads it plans.
+    pub(crate) hands: Hands,
 }
 
 /// What takes the planner's output while it works.
@@ -280,6 +295,15 @@ impl<'a> Planner<'a> {
             settings.placement.is_on(),
             settings.device_count,
         );
+        let plan_bytes = Arc::default();
+        let keep = if settings.mutation == Some(Mutation::DropEdges) { Keep::None } else { Keep::All };
+        let edges = EdgeSettings {
+            mode: settings.order,
+            worker_of: assignment.worker_of.clone(),
+            workers: assignment.workers,
+            keep,
+            plan_bytes: Arc::clone(&plan_bytes),
+        };
         Planner {
             archive: settings.archive,
             runtime: settings.runtime,
@@ -287,20 +311,22 @@ impl<'a> Planner<'a> {
             mutation: settings.mutation,
             device_count: settings.device_count,
             specials: APIS.iter().map(Special::of).collect(),
+            traits: APIS.iter().map(Traits::of).collect(),
             objects: Objects::new(settings.mutation),
             lanes: vec![LaneState::new(settings.archive); lanes],
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
-            shadows: BTreeMap::new(),
+            graph_host: graph_host::GraphHost::default(),
+            direct_host_memory: host_memory::told_of(settings.archive),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
-            order: Order::new(settings.order, assignment.worker_of.clone()),
+            edges: EdgeFinder::new(edges, settings.hands),
+            hands: settings.hands,
             chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
             waits: Vec::new(),
             assignment,
             pending: FxHashMap::default(),
-            last_enqueue: FxHashMap::default(),
             first_module: FxHashMap::default(),
             untranslated: 0,
             planned: Planned {
@@ -313,11 +339,12 @@ impl<'a> Planner<'a> {
             },
             coverage: Coverage::default(),
             budget_bytes: settings.budget_bytes,
-            plan_bytes: Arc::default(),
+            plan_bytes,
             checks: settings.checks,
             choices: settings.choices,
             placement: settings.placement,
             replaced: settings.replaced,
+            captures: 0,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),
             left_in_order: Vec::new(),

@@ -55,6 +55,13 @@ pub(crate) enum Definition {
     Exported(Recorded, Exported),
     /// The captured thread's device is this one.
     Device(i32),
+    /// A context is known.
+    Context {
+        /// Its handle at capture.
+        value: u64,
+        /// Its device at capture.
+        device: i32,
+    },
 }
 
 /// What stands for a host symbol of the program.
@@ -107,6 +114,8 @@ pub(crate) struct Objects {
     pub(crate) peers: Vec<(i32, i32)>,
     /// Events that were opened by a handle, and have another name.
     pub(crate) shared_events: FxHashSet<u64>,
+    /// Devices of contexts by recorded handle.
+    pub(crate) context_devices: FxHashMap<u64, i32>,
     /// Handles for other processes.
     pub(crate) exported: FxHashMap<Recorded, Exported>,
     legacy_streams: FxHashMap<i32, StreamKey>,
@@ -127,6 +136,7 @@ impl Objects {
             mappings: FxHashMap::default(),
             peers: Vec::new(),
             shared_events: FxHashSet::default(),
+            context_devices: FxHashMap::default(),
             exported: FxHashMap::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
@@ -224,6 +234,9 @@ impl Objects {
                 self.exported.insert(recorded, exported);
             }
             Definition::Device(device) => lane.device = device,
+            Definition::Context { value, device } => {
+                self.context_devices.insert(value, device);
+            }
         }
     }
 

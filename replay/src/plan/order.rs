@@ -88,8 +88,13 @@ pub(crate) struct Order {
     chained: FxHashMap<u32, u64>,
     /// Capture mode: entry tick of each lane's last call.
     lane_begin: Vec<u64>,
+    /// Capture mode with one worker per lane: calls entered so far, and by lane the last of them that waits for it.
+    calls: u64,
+    awaited: Vec<u64>,
     dependencies: Dependencies,
     wanted: Vec<Point>,
+    /// Capture mode: calls wanted, by their place among all calls and in `returned`.
+    latest: Vec<(u64, usize)>,
     /// Facts whose memory can be used again.
     #[expect(clippy::vec_box, reason = "facts travel with their calls; moving a box is cheap")]
     spare_facts: Vec<Box<CallFacts>>,
@@ -112,8 +117,11 @@ impl Order {
             latest_begin: 0,
             chained: FxHashMap::default(),
             lane_begin: vec![0; lanes],
+            calls: 0,
+            awaited: vec![0; lanes],
             dependencies: Dependencies::new(mode, lanes),
             wanted: Vec::new(),
+            latest: Vec::new(),
             spare_facts: Vec::new(),
             emitted: 0,
         }
@@ -140,23 +148,34 @@ impl Order {
         // The diagnostic order knows no streams.
         let overlapping = overlapping.filter(|_| self.mode != OrderMode::Program);
         if self.tracking == Tracking::Off {
-            self.begin_exact(lane, facts, overlapping, waits);
+            self.begin_exact(lane, overlapping, waits);
         } else {
             self.wanted.clear();
             match self.mode {
                 OrderMode::Capture => {
                     let floor = self.lane_begin[lane as usize];
-                    let latest = self.returned.iter().rev().take_while(|node| node.end >= floor);
-                    self.wanted.extend(latest.filter(|node| node.lane() != lane).map(|node| node.point.clone()));
+                    let knowledge = &self.knowledge;
+                    let latest = self.returned.iter().enumerate().rev().take_while(|(_, node)| node.end >= floor);
+                    let unknown = latest.filter(|(_, node)| node.lane() != lane && !knowledge.has(lane, &node.point));
+                    self.latest.clear();
+                    self.latest.extend(unknown.map(|(at, node)| (node.point.number, at)));
                 }
                 OrderMode::Deps | OrderMode::Program => {
-                    self.dependencies.predecessors(lane, begin, facts, &mut self.wanted);
+                    self.dependencies.predecessors(lane, begin, facts, &self.knowledge, &mut self.wanted);
                 }
             }
             // A call of this very thread that was handed to another runner may still be on its way.
             self.wanted.extend(self.knowledge.own_handed(lane).cloned());
             self.wanted.extend(overlapping.map(|node| node.point.clone()));
             // Later ones first: only they can imply the earlier ones.
+            if self.wanted.is_empty() {
+                self.latest.sort_unstable_by_key(|&(number, _)| Reverse(number));
+                for &(_, at) in &self.latest {
+                    self.knowledge.wait(lane, &self.returned[at].point, waits);
+                }
+            } else {
+                self.wanted.extend(self.latest.iter().map(|&(_, at)| self.returned[at].point.clone()));
+            }
             self.wanted.sort_unstable_by_key(|point| Reverse(point.number));
             for point in &self.wanted {
                 self.knowledge.wait(lane, point, waits);
@@ -167,21 +186,24 @@ impl Order {
     }
 
     /// Capture mode with one worker per lane.
-    fn begin_exact(&mut self, lane: u32, facts: &CallFacts, overlapping: Option<&Node>, waits: &mut Vec<Wait>) {
-        let before = waits.len();
+    fn begin_exact(&mut self, lane: u32, overlapping: Option<&Node>, waits: &mut Vec<Wait>) {
         // What had returned before the lane's own last call, or the overlapping one, was entered is implied by it.
         let floor = self.lane_begin[lane as usize].max(overlapping.map_or(0, |node| node.begin));
         // The overlapping enqueue comes after all that were entered on the stream before it.
-        let stream = overlapping.and(facts.enqueues_on).map_or(u32::MAX, |stream| stream.object);
+        let stream = overlapping.map_or(u32::MAX, |node| node.in_order_on);
         if let Some(node) = overlapping {
             waits.push(Wait { lane: node.lane(), count: node.point.count });
         }
+        self.calls += 1;
+        self.awaited[lane as usize] = self.calls;
+        if let Some(node) = overlapping {
+            self.awaited[node.lane() as usize] = self.calls;
+        }
         for node in self.returned.iter().rev().take_while(|node| node.end >= floor) {
             // Two calls of one thread can both be immediate where one returned at the tick the next was entered.
-            let implied = node.lane() == lane
-                || node.in_order_on == stream
-                || waits[before..].iter().any(|wait| wait.lane == node.lane());
-            if !implied {
+            let awaited = &mut self.awaited[node.lane() as usize];
+            if *awaited != self.calls && node.in_order_on != stream {
+                *awaited = self.calls;
                 waits.push(Wait { lane: node.lane(), count: node.point.count });
             }
         }
@@ -213,12 +235,13 @@ impl Order {
     }
 
     /// The call `node` has returned. Calls that replay leaves out must not be told: nothing can be awaited by them.
-    pub(crate) fn end(&mut self, node: Node, facts: Box<CallFacts>) {
+    /// Capture order needs no facts.
+    pub(crate) fn end(&mut self, node: Node, facts: Option<Box<CallFacts>>) {
         if self.mode == OrderMode::Capture {
-            self.recycle(facts);
+            facts.into_iter().for_each(|facts| self.recycle(facts));
             self.returning.push_back((node, None));
         } else {
-            self.returning.push_back((node, Some(facts)));
+            self.returning.push_back((node, facts));
         }
     }
 
@@ -256,8 +279,14 @@ impl Order {
         }
     }
 
+    /// Moves facts whose memory can be used again to `spare`.
+    #[expect(clippy::vec_box, reason = "facts travel with their calls; moving a box is cheap")]
+    pub(crate) fn take_spare(&mut self, spare: &mut Vec<Box<CallFacts>>) {
+        spare.append(&mut self.spare_facts);
+    }
+
     /// Takes back facts that are no longer needed.
-    pub(crate) fn recycle(&mut self, mut facts: Box<CallFacts>) {
+    fn recycle(&mut self, mut facts: Box<CallFacts>) {
         facts.clear();
         self.spare_facts.push(facts);
     }

@@ -214,7 +214,7 @@ fn plan(case: &Case, mode: OrderMode) -> Replayed {
     for (is_end, call) in case.timeline() {
         if is_end {
             if let Some((node, facts)) = open[call.lane].take() {
-                order.end(node, Box::new(facts));
+                order.end(node, Some(Box::new(facts)));
             }
             continue;
         }
@@ -777,7 +777,7 @@ fn lifetime(mode: OrderMode, middle: CallFacts) -> Vec<Vec<Wait>> {
         let mut waits = Vec::new();
         order.begin(lane, begin, &mut facts, None, &mut waits);
         let point = order.issued(lane, 1, false);
-        order.end(Node { point, begin, end: begin + 5, in_order_on: 0, overlaps: false }, Box::new(facts));
+        order.end(Node { point, begin, end: begin + 5, in_order_on: 0, overlaps: false }, Some(Box::new(facts)));
         all.push(waits);
     }
     all

@@ -113,10 +113,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Where captured threads share OS threads, a launch's configuration and arguments are given to the runtime only right
-    /// before the launch, when no other captured thread can come between. Returns whether this call is one of those.
+    /// before the launch, when no other captured thread can come between; where launches may be left out, as well. Returns
+    /// whether this call is one of those.
     pub(crate) fn put_off(&mut self, call: &Call<'a>, special: Special) -> bool {
+        let puts_off = self.multiplexed || self.choices.kernel_filter.is_some();
         let is_part =
-            self.multiplexed && call.succeeded() && matches!(special, Special::ConfigureCall | Special::SetupArgument);
+            puts_off && call.succeeded() && matches!(special, Special::ConfigureCall | Special::SetupArgument);
         if is_part {
             self.put_off[call.lane as usize].push(*call);
         }
@@ -126,6 +128,20 @@ impl<'a> Planner<'a> {
     /// What stands in the place of a call that was put off.
     pub(crate) fn nothing(issue: Issue) -> Issue {
         Issue { thunk: nothing_thunk, function: std::ptr::null(), ..issue }
+    }
+
+    /// The launch that the last configuration was for is left out, and its arguments with it.
+    pub(crate) fn forget_put_off(&mut self, call: &Call<'_>) {
+        if self.specials[usize::from(call.api.id)] == Special::LaunchByPtr {
+            let first = self.last_configuration(call.lane);
+            self.put_off[call.lane as usize].truncate(first.unwrap_or(0));
+        }
+    }
+
+    /// Configurations are a stack: a launch takes the last one, with the arguments that came after it.
+    fn last_configuration(&self, lane: u32) -> Option<usize> {
+        let parts = &self.put_off[lane as usize];
+        parts.iter().rposition(|part| self.specials[usize::from(part.api.id)] == Special::ConfigureCall)
     }
 
     /// Emits what was put off for this launch. Takes over its waits if there is something.
@@ -139,11 +155,8 @@ impl<'a> Planner<'a> {
         if special != Special::LaunchByPtr {
             return Ok(());
         }
-        let parts = &mut self.put_off[call.lane as usize];
-        // Configurations are a stack: a launch takes the last one, with the arguments that came after it.
-        let last = parts.iter().rposition(|part| self.specials[usize::from(part.api.id)] == Special::ConfigureCall);
-        let Some(first) = last else { return Ok(()) };
-        for part in parts.split_off(first) {
+        let Some(first) = self.last_configuration(call.lane) else { return Ok(()) };
+        for part in self.put_off[call.lane as usize].split_off(first) {
             let mut draft = Draft::new(chunk, part.record.word_count(), part.record.words());
             let (mut lowering, mut before) = (Lowering::default(), Vec::new());
             self.lower_arguments(&part, chunk, &mut draft, &mut lowering, &mut before)?;

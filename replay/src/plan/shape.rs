@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use hrr_format::catalogue::{Api, HandleKind, Role, STRUCTS};
-use hrr_format::record::{BlobRef, Record, SectionTag};
+use hrr_format::record::{BlobRef, SectionTag};
 
 use rustc_hash::FxHashSet;
 
@@ -72,7 +72,7 @@ pub(crate) struct ShapeLosses {
     /// Device addresses that calls left out would have told, with the bytes behind each.
     addresses: BTreeMap<u64, u64>,
     /// Objects that are not as they were: empty nodes, and events that only a launch recorded.
-    objects: FxHashSet<u32>,
+    pub(crate) objects: FxHashSet<u32>,
 }
 
 impl ShapeLosses {
@@ -137,8 +137,10 @@ impl Planner<'_> {
         self.choices.synthetic.is_some()
     }
 
-    /// The entry point that stands for a call's in a replay by shape, where another does.
-    pub(crate) fn shape_stand_in(&mut self, api: &'static Api, record: &Record<'_>) -> Option<&'static Api> {
+    /// The entry point that makes an empty node where a call makes a kernel's that is not to run: in a replay by shape, and
+    /// where `--kernel-filter` leaves the kernel out.
+    pub(crate) fn empty_node_for(&mut self, call: &Call<'_>) -> Result<Option<&'static Api>, Refusal> {
+        let Call { api, record, .. } = call;
         let is_kernel_node = match api.name {
             "hipGraphAddKernelNode" => true,
             "hipGraphAddNode" => record
@@ -147,12 +149,15 @@ impl Planner<'_> {
                 .is_some_and(|kind| kind == NODE_KIND_KERNEL),
             _ => false,
         };
-        if !self.is_shape_only() || !is_kernel_node {
-            return None;
+        if is_kernel_node && self.is_shape_only() {
+            self.planned.shape.empty_nodes += 1;
+        } else if is_kernel_node && self.is_filtered_node(call)? {
+            self.planned.filtered += 1;
+        } else {
+            return Ok(None);
         }
-        self.planned.shape.empty_nodes += 1;
         // The first parameters of all of them are the same: the new node, the graph, and what comes before.
-        Api::by_name("hipGraphAddEmptyNode")
+        Ok(Api::by_name("hipGraphAddEmptyNode"))
     }
 
     /// Whether a replay by shape leaves a call out. If so, it is counted.
@@ -177,7 +182,7 @@ impl Planner<'_> {
     }
 
     /// Objects of a kind that a call uses.
-    fn used(&self, call: &Call<'_>, kind: HandleKind) -> impl Iterator<Item = u32> {
+    pub(crate) fn used(&self, call: &Call<'_>, kind: HandleKind) -> impl Iterator<Item = u32> {
         call.api.params.iter().filter_map(move |param| match param.role {
             Role::Use(used) if used == kind => {
                 self.objects.handle(kind, call.record.word(usize::from(param.word))).map(|handle| handle.object)
@@ -187,7 +192,7 @@ impl Planner<'_> {
     }
 
     /// Whether a call asks of an empty node what only the kernel's can do, or of an event when a launch took place.
-    fn is_about_lost(&self, call: &Call<'_>) -> bool {
+    pub(crate) fn is_about_lost(&self, call: &Call<'_>) -> bool {
         let kind = match call.api.name {
             "hipGraphNodeSetEnabled" | "hipGraphNodeGetEnabled" => HandleKind::Node,
             "hipEventElapsedTime" => HandleKind::Event,

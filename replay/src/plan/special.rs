@@ -1,7 +1,7 @@
 //! Calls that need more than the roles of their parameters say: registration of code, graphs' host memory, per-thread
 //! state where captured threads share OS threads.
 
-use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::catalogue::{Api, HandleKind, Role};
 use hrr_format::code_object::image_len;
 use hrr_format::record::{Presence, SectionTag};
 
@@ -9,10 +9,10 @@ use super::Planner;
 use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
-use super::lower::{Call, Lowering, word_at};
+use super::lower::{Call, Lowering};
 use super::objects::{Handle, Symbol};
 use crate::instruction::{Chunk, Wait, flag};
-use crate::thunk::{Outcome, THUNKS};
+use crate::thunk::THUNKS;
 
 /// `__CudaFatBinaryWrapper` of HIP: magic `HIPF`, version 1, the bundle, nothing.
 const FAT_BINARY_MAGIC: u64 = 0x4849_5046;
@@ -31,6 +31,12 @@ pub(crate) enum Special {
     ImportIpc,
     /// Makes a device current.
     SetDevice,
+    /// Makes or destroys a context.
+    MakeContext,
+    /// Makes a context current.
+    UseContext,
+    /// Takes the current context away.
+    PopContext,
     /// `hipGetLastError`.
     GetLastError,
     /// `hipPeekAtLastError`.
@@ -82,12 +88,17 @@ impl Special {
             "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
             "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
             "hipSetDevice" => Special::SetDevice,
+            "hipCtxCreate" | "hipCtxDestroy" => Special::MakeContext,
+            "hipCtxSetCurrent" | "hipCtxPushCurrent" => Special::UseContext,
+            "hipCtxPopCurrent" => Special::PopContext,
             "hipGetLastError" => Special::GetLastError,
             "hipExtGetLastError" => Special::LastCommandError,
             "hipPeekAtLastError" => Special::PeekLastError,
             "__hipRegisterFunction" => Special::RegisterFunction,
             "__hipRegisterVar" | "__hipRegisterSurface" | "__hipRegisterTexture" => Special::RegisterVar,
-            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => Special::BeginCapture,
+            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" | "hipStreamBeginCaptureToGraph" => {
+                Special::BeginCapture
+            }
             "hipStreamEndCapture" | "hipStreamEndCapture_spt" => Special::EndCapture,
             "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
@@ -105,6 +116,23 @@ impl Special {
             "hipLinkAddFile" => Special::LinkAddFile,
             _ => Special::None,
         }
+    }
+}
+
+/// What the roles of an entry point's parameters say, looked up for every call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    /// It launches a kernel.
+    pub(crate) launches_kernel: bool,
+    /// It takes a function of the program to call back.
+    pub(crate) takes_callback: bool,
+}
+
+impl Traits {
+    /// The traits of an entry point.
+    pub(crate) fn of(api: &Api) -> Self {
+        let takes_callback = api.param_with(|role| matches!(role, Role::Callback)).is_some();
+        Traits { launches_kernel: super::annotate::launches_kernel(api), takes_callback }
     }
 }
 
@@ -126,22 +154,6 @@ pub(crate) fn changes_capture(api: &Api) -> bool {
         .any(|prefix| api.name.starts_with(prefix))
 }
 
-/// Bytes that a copy described by a struct moves, for host memory that comes with graph launches.
-pub(crate) fn struct_copy_bytes(api: &Api, element: &[u8]) -> Option<u64> {
-    /// `extent` in `hipMemcpy3DParms`.
-    const EXTENT: usize = 128;
-    if !api.params.iter().any(|param| param.ctype.contains("hipMemcpy3DParms")) {
-        return None;
-    }
-    // Positions, and arrays, whose widths are not in bytes.
-    if [0, 8, 16, 24, 64, 72, 80, 88].iter().any(|&at| word_at(element, at) != 0) {
-        return None;
-    }
-    let [width, height, depth] = [0, 8, 16].map(|at| word_at(element, EXTENT + at));
-    // Only a copy without gaps has a host side of exactly this size.
-    (height <= 1 && depth <= 1).then_some(width)
-}
-
 extern "C" fn host_function_stub(_: *mut std::ffi::c_void) {}
 
 extern "C" fn stream_callback_stub(_: *mut std::ffi::c_void, _: i32, _: *mut std::ffi::c_void) {}
@@ -153,27 +165,6 @@ pub(crate) fn callback_address(api: &Api) -> u64 {
     } else {
         host_function_stub as *const () as u64
     }
-}
-
-/// A host memory copy of replay's own, as an instruction. Words: destination, source, length.
-///
-/// # Safety
-/// The words are two addresses of memory of at least the third word's length that do not overlap.
-unsafe fn copy_thunk(_: *const std::ffi::c_void, words: *const u64) -> Outcome {
-    // SAFETY: the planner lays out three words: places it allocated for the copy and their length.
-    unsafe {
-        let (target, source, len) = (words.read(), words.add(1).read(), words.add(2).read());
-        std::ptr::copy_nonoverlapping(source as *const u8, target as *mut u8, len as usize);
-    }
-    Outcome { code: 0, raw: 0 }
-}
-
-/// What was emitted for a copy of a graph's host memory.
-pub(crate) enum HostSide {
-    /// Fill the graph's memory before it is launched.
-    FillFrom(*const u8),
-    /// Keep a result of the graph before the next launch overwrites it.
-    SaveTo(*mut u8),
 }
 
 impl<'a> Planner<'a> {
@@ -312,56 +303,6 @@ impl<'a> Planner<'a> {
         Ok(handle)
     }
 
-    /// Emits a copy between a graph's host memory at a recorded address and a place of replay's own.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "where the copy stands, and one argument each for what it is made of"
-    )]
-    pub(crate) fn emit_host_copy(
-        &mut self,
-        call: &Call<'_>,
-        chunk: &mut Chunk,
-        waits: &mut Vec<Wait>,
-        address: u64,
-        len_bytes: u64,
-        side: HostSide,
-        progress: u64,
-    ) -> Result<(), Refusal> {
-        let mut draft = Draft::new(chunk, 3, [0, 0, len_bytes]);
-        let (graph_word, own_word, own) = match side {
-            HostSide::FillFrom(source) => (0, 1, source as u64),
-            HostSide::SaveTo(target) => (1, 0, target as u64),
-        };
-        draft.set(own_word, own);
-        match self.objects.memory.inside(address) {
-            Some(place) if place.allocation.space != super::address::Space::Device => {
-                if place.offset_bytes.checked_add(len_bytes).is_none_or(|end| end > place.allocation.size_bytes) {
-                    return Err(Refusal::Address { address, param: "graph host memory" });
-                }
-                draft.patch(graph_word, place.allocation.slot, place.offset_bytes);
-            }
-            _ => {
-                let place = self.shadow(address, len_bytes)? as u64;
-                draft.set(graph_word, place);
-            }
-        }
-        draft.flags |= flag::AUXILIARY;
-        let issue = Issue {
-            thunk: copy_thunk,
-            function: std::ptr::null(),
-            api: call.api,
-            progress,
-            event: call.event,
-            lane: call.lane,
-            expected: 0,
-            device: -1,
-            flags: 0,
-        };
-        draft.finish(chunk, issue, waits);
-        waits.clear();
-        Ok(())
-    }
-
     /// Changes to the laid-out call that its kind asks for. Returns the entry point to call in its place, if another.
     pub(crate) fn apply_special(
         &mut self,
@@ -371,13 +312,21 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<&'static Api>, Refusal> {
         match self.specials[usize::from(call.api.id)] {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
+            special @ (Special::MakeContext | Special::UseContext | Special::PopContext) => {
+                draft.flags |= flag::SWITCHES_CONTEXT;
+                return self.apply_context(call, special);
+            }
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
             Special::PeekLastError if self.multiplexed => draft.flags |= flag::PEEK_ERROR,
             // The OS thread's call before this one may be another captured thread's.
             Special::LastCommandError if self.multiplexed => draft.flags |= flag::ANY_OUTCOME,
             // The thread that ends a capture must be the one that began it unless the capture is relaxed, and a captured
             // thread may change OS threads around a blocking call here.
-            Special::BeginCapture if self.multiplexed => draft.set(1, CAPTURE_RELAXED),
+            Special::BeginCapture if self.multiplexed => {
+                if let Some(mode) = call.api.params.iter().find(|param| param.name == "mode") {
+                    draft.set(mode.word, CAPTURE_RELAXED);
+                }
+            }
             Special::ModuleLoad => {
                 let address = self.image_address(call, 1)?;
                 draft.set(1, address);

@@ -9,6 +9,8 @@ use std::collections::BinaryHeap;
 use hrr_format::record::{Record, marker};
 use hrr_format::stream_file::{Records, StreamFile};
 
+use crate::prefetch;
+
 /// One point of the merged timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Point<'a> {
@@ -95,7 +97,12 @@ impl<'a> Timeline<'a> {
     }
 
     fn look_ahead(&mut self, lane: u32) {
-        self.next[lane as usize] = self.lanes[lane as usize].next();
+        let next = self.lanes[lane as usize].next();
+        if let Some(record) = &next {
+            // The one after it comes up when the other lanes have had their turn.
+            prefetch::lines(record.bytes().as_ptr_range().end, 1);
+        }
+        self.next[lane as usize] = next;
     }
 
     fn push_begin(&mut self, lane: u32) {

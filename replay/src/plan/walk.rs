@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hrr_format::catalogue::Effect;
 use hrr_format::record::Record;
 
-use super::annotate::{self, Position};
-use super::emit::copies_host_memory;
+use super::annotate::Position;
+use super::arrivals::{Arrival, Arrivals, Reader};
+use super::edges::Whole;
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
-use super::timeline::{Point, Timeline};
+use super::timeline::Point;
 use super::{Delivery, Planner};
-use crate::instruction::{Account, Chunk};
+use crate::instruction::Chunk;
 use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.
@@ -27,17 +27,17 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// The first call that cannot be replayed.
     pub(crate) fn run(&mut self, delivery: &mut impl Delivery) -> Result<(), PlanError> {
-        let mut timeline = Timeline::new(self.archive.streams());
+        let reader = Reader::new(self.archive, &self.assignment, self.triage.index.clone());
+        std::thread::scope(|scope| self.walk(Arrivals::new(reader, self.hands, scope), delivery))
+    }
+
+    fn walk(&mut self, mut arrivals: Arrivals<'_, 'a>, delivery: &mut impl Delivery) -> Result<(), PlanError> {
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
-        loop {
-            if let Some(index) = &self.triage.index {
-                index.reached(event, &timeline);
-            }
-            let Some(point) = timeline.next() else { break };
+        while let Some(Arrival { point, blocks_others, .. }) = arrivals.next() {
             match point {
                 Point::Begin { lane, record } => {
-                    let launches = self.archive.api(record.api()).known.is_some_and(annotate::launches_kernel);
+                    let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
                     match self.annotations.position(event, launches) {
                         Position::Over => {
                             self.planned.cut = true;
@@ -50,7 +50,6 @@ impl<'a> Planner<'a> {
                         Position::Before | Position::Inside => {}
                     }
                     self.advance_regions(record.begin());
-                    let blocks_others = self.blocks_others(&timeline, lane, &record);
                     self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
                     event += 1;
@@ -62,7 +61,8 @@ impl<'a> Planner<'a> {
             if let Some(worker) = self.full_chunk(&point) {
                 own_calls::pulse();
                 self.fill(event)?;
-                self.deliver(worker, delivery);
+                self.finish_chunk(worker);
+                self.deliver(Whole::WhatIsReady, delivery);
                 self.throttle(event, delivery)?;
                 if delivery.stopped() {
                     break;
@@ -76,20 +76,23 @@ impl<'a> Planner<'a> {
         self.deliver_all(event, delivery)?;
         // Results that nothing made visible to the program.
         for (_, pending) in self.pending.drain() {
-            let (Pending::Copy(check) | Pending::Graph { check, .. }) = pending;
+            let (Pending::Copy(check) | Pending::InPlace { check, .. }) = pending;
             // The receiver outlives the planner.
             let _ = self.checks.send(check);
         }
+        let (open, last_tick) = arrivals.end();
+        let in_flight = open.len() as u64;
         if let Some(index) = &self.triage.index {
-            index.ended(&timeline);
+            index.ended((open, last_tick));
         }
-        let in_flight = timeline.in_flight().len() as u64;
+        let edges = self.edges.end();
         self.planned.events = event + in_flight;
         self.planned.in_flight = in_flight;
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
-        self.planned.waits = self.order.emitted;
+        self.planned.waits = edges.waits;
+        self.planned.unordered = edges.unordered;
         self.planned.untranslated = self.untranslated;
-        self.planned.lost = self.account.lost();
+        self.planned.lost = self.account.lost(&edges.issued);
         self.planned.devices.sort_unstable();
         self.planned.range_entered = self.annotations.is_inside();
         self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
@@ -102,23 +105,26 @@ impl<'a> Planner<'a> {
         self.checks = closed;
     }
 
-    pub(super) fn deliver(&mut self, worker: usize, delivery: &mut impl Delivery) {
+    /// Has what a worker was given so far end a chunk.
+    fn finish_chunk(&mut self, worker: usize) {
         let Some(chunk) = &mut self.chunks[worker] else { return };
         if !chunk.instructions.is_empty() {
             // A worker that has filled one will likely fill another of the same size.
             let next = if chunk.instructions.len() >= CHUNK_INSTRUCTIONS { chunk.as_large() } else { Chunk::default() };
-            let mut chunk = std::mem::replace(&mut **chunk, next);
-            self.account.issued(&chunk);
-            chunk.account = Some(Account::open(&self.plan_bytes, chunk.size_bytes() as u64));
-            delivery.chunk(worker, Arc::new(chunk));
+            let chunk = std::mem::replace(&mut **chunk, next);
+            self.edges.full(worker, chunk);
         }
+    }
+
+    /// Hands over chunks whose edges are there.
+    fn deliver(&mut self, whole: Whole, delivery: &mut impl Delivery) {
+        self.edges.take_ready(whole, |worker, chunk| delivery.chunk(worker, Arc::new(chunk)));
     }
 
     pub(super) fn deliver_all(&mut self, event: u64, delivery: &mut impl Delivery) -> Result<(), PlanError> {
         self.fill(event)?;
-        for worker in 0..self.chunks.len() {
-            self.deliver(worker, delivery);
-        }
+        (0..self.chunks.len()).for_each(|worker| self.finish_chunk(worker));
+        self.deliver(Whole::All, delivery);
         Ok(())
     }
 
@@ -177,20 +183,8 @@ impl<'a> Planner<'a> {
         (chunk.instructions.len() >= CHUNK_INSTRUCTIONS).then_some(worker)
     }
 
-    /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
-    /// returns.
-    pub(super) fn blocks_others(&self, timeline: &Timeline<'_>, lane: u32, record: &Record<'_>) -> bool {
-        let Some(api) = self.archive.api(record.api()).known.filter(|_| self.multiplexed) else { return false };
-        if !api.blocks() && api.effect != Effect::Enqueue {
-            return false;
-        }
-        let worker = self.assignment.worker_of[lane as usize];
-        let overlapped = self.assignment.worker_of.iter().enumerate().any(|(other, &of)| {
-            of == worker
-                && other as u32 != lane
-                && timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
-        });
-        overlapped && (api.blocks() || copies_host_memory(record))
+    fn launches_kernel(&self, record: &Record<'_>) -> bool {
+        self.archive.api(record.api()).known.is_some_and(|api| self.traits[usize::from(api.id)].launches_kernel)
     }
 
     pub(super) fn end(&mut self, lane: u32) {
@@ -198,10 +192,8 @@ impl<'a> Planner<'a> {
         for definition in open.definitions {
             self.objects.define(definition, &mut self.lanes[lane as usize]);
         }
-        if let Some(node) = open.node {
-            self.order.end(node, open.facts);
-        } else {
-            self.order.recycle(open.facts);
+        if open.issued {
+            self.edges.returned(lane);
         }
     }
 }

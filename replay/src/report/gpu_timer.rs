@@ -118,6 +118,7 @@ struct Events {
     synchronize: Entry,
     elapsed: Entry,
     destroy: Entry,
+    take_last_error: Entry,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +155,7 @@ impl Events {
             synchronize: Entry::find(runtime, "hipEventSynchronize")?,
             elapsed: Entry::find(runtime, "hipEventElapsedTime")?,
             destroy: Entry::find(runtime, "hipEventDestroy")?,
+            take_last_error: Entry::find(runtime, "hipGetLastError")?,
         })
     }
 
@@ -172,7 +174,13 @@ impl Events {
 
     fn record(&self, event: u64, stream: u64) -> bool {
         // SAFETY: an event of ours and a live stream.
-        unsafe { self.record.call(&[event, stream]) == 0 }
+        let recorded = unsafe { self.record.call(&[event, stream]) == 0 };
+        if !recorded {
+            // What failed was no call of the program, which must not find it as its last error.
+            // SAFETY: the call takes no arguments.
+            unsafe { self.take_last_error.call(&[]) };
+        }
+        recorded
     }
 
     fn is_complete(&self, event: u64) -> bool {

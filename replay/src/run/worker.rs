@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
-use hrr_format::catalogue::APIS;
+use hrr_format::catalogue::{APIS, Api};
 
 use super::progress::Progress;
 use super::spinning::Cores;
@@ -49,8 +49,8 @@ pub(crate) enum FailureKind {
         /// What it returned at capture.
         expected: i32,
     },
-    /// It uses memory whose allocation failed in this replay.
-    Unallocated,
+    /// It uses memory or a handle that a call which failed in this replay should have made.
+    NotMade,
     /// The captured thread's device could not be made current.
     Device {
         /// The device.
@@ -438,10 +438,10 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         self.board
             .what
             .store(u64::from(instruction.lane) << 32 | 1 << 16 | u64::from(instruction.api), Ordering::Relaxed);
-        if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(instruction) {
+        if instruction.device >= 0 && instruction.device != self.device && !self.switch_device(chunk, instruction) {
             return;
         }
-        if self.shared.continue_on_error && self.lacks_memory(chunk, instruction) {
+        if self.shared.continue_on_error && self.lacks_something(chunk, instruction) {
             return;
         }
         for fixup in instruction.fixups.of(&chunk.fixups) {
@@ -456,13 +456,14 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         // long as the chunk, sized by the catalogue.
         let mut outcome = unsafe { (instruction.thunk)(instruction.function, instruction.words) };
         if (outcome.code | instruction.expected != 0) | (instruction.flags & flag::COLD != 0)
-            && !self.settle(instruction, &mut outcome)
+            && !self.settle(chunk, instruction, &mut outcome)
         {
             return;
         }
         let measured = measured.map(|measured| self.end_call(measured, instruction.event, outcome));
-        // A call that failed made nothing: its slots stay what they were, which is no address and no handle.
-        let outputs = if outcome.code == instruction.expected { instruction.outputs.of(&chunk.outputs) } else { &[] };
+        // A call that failed made nothing, which its slots say already.
+        let as_recorded = outcome.code == instruction.expected;
+        let outputs = if as_recorded { instruction.outputs.of(&chunk.outputs) } else { &[] };
         for output in outputs {
             let value = if output.source.is_null() {
                 outcome.raw
@@ -473,8 +474,8 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             // SAFETY: as for fixups.
             unsafe { output.slot.store(value) };
         }
-        self.kernels += u64::from(instruction.flags & flag::KERNEL != 0);
-        self.graphs += u64::from(instruction.flags & flag::GRAPH != 0);
+        self.kernels += u64::from(as_recorded & (instruction.flags & flag::KERNEL != 0));
+        self.graphs += u64::from(as_recorded & (instruction.flags & flag::GRAPH != 0));
         if instruction.progress != 0 {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
@@ -483,38 +484,43 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         }
     }
 
-    /// Whether a call is over memory whose allocation failed, which is left out and counted as failed: a runtime might take
-    /// the address for one of the host's.
-    fn lacks_memory(&self, chunk: &Chunk, instruction: &Instruction) -> bool {
+    /// Whether a call uses what a failed call should have made, so that it is left out and counted as failed: a runtime
+    /// might take the address for one of the host's, and no stream at all for the default one.
+    fn lacks_something(&self, chunk: &Chunk, instruction: &Instruction) -> bool {
         let mut fixups = instruction.fixups.of(&chunk.fixups).iter();
         // SAFETY: as in `issue`.
         if !fixups.any(|fixup| unsafe { fixup.slot.load() } == NOWHERE) {
             return false;
         }
-        self.shared.fail(Failure {
-            event: instruction.event,
-            lane: instruction.lane,
-            api: instruction.api,
-            kind: FailureKind::Unallocated,
-        });
-        if instruction.progress != 0 {
+        self.leave_out(chunk, instruction, FailureKind::NotMade);
+        true
+    }
+
+    /// Counts a call that cannot be issued as failed. Those that come after it need not wait for it if the replay goes on.
+    #[cold]
+    fn leave_out(&self, chunk: &Chunk, instruction: &Instruction, kind: FailureKind) {
+        self.fail(chunk, instruction, kind);
+        if self.shared.continue_on_error && instruction.progress != 0 {
             self.shared.progress.publish(instruction.lane, instruction.progress);
         }
-        true
+    }
+
+    /// Counts a call as failed, and marks what it should have made, so that no call uses it if the replay goes on.
+    #[cold]
+    fn fail(&self, chunk: &Chunk, instruction: &Instruction, kind: FailureKind) {
+        let &Instruction { event, lane, api, .. } = instruction;
+        for output in instruction.outputs.of(&chunk.outputs) {
+            // SAFETY: the slot table outlives all runners, as in `issue`.
+            unsafe { output.slot.store(NOWHERE) };
+        }
+        self.shared.fail(Failure { event, lane, api, kind });
     }
 
     /// What happens off the straight path: repeated queries, per-thread state kept here, differing outcomes. False if
     /// the call failed and the replay stops.
     #[cold]
-    fn settle(&mut self, instruction: &Instruction, outcome: &mut Outcome) -> bool {
+    fn settle(&mut self, chunk: &Chunk, instruction: &Instruction, outcome: &mut Outcome) -> bool {
         let flags = instruction.flags;
-        if flags & flag::KERNEL != 0 {
-            // Relaxed: a statistic.
-            self.shared.kernels.fetch_add(1, Ordering::Relaxed);
-        }
-        if flags & flag::GRAPH != 0 {
-            self.shared.graphs.fetch_add(1, Ordering::Relaxed);
-        }
         if flags & flag::REPEAT_UNTIL_SUCCESS != 0 {
             while outcome.code == NOT_READY && !self.shared.progress.stopped() {
                 std::thread::yield_now();
@@ -532,13 +538,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             // SAFETY: a device-setting call has at least one argument word.
             self.device = unsafe { instruction.words.read() } as i32;
         }
+        if flags & flag::SWITCHES_CONTEXT != 0 && outcome.code == 0 {
+            self.ask_device();
+        }
         if flags & flag::ANY_OUTCOME == 0 && outcome.code != instruction.expected {
-            self.shared.fail(Failure {
-                event: instruction.event,
-                lane: instruction.lane,
-                api: instruction.api,
-                kind: FailureKind::Code { got: outcome.code, expected: instruction.expected },
-            });
+            self.fail(chunk, instruction, FailureKind::Code { got: outcome.code, expected: instruction.expected });
             return self.shared.continue_on_error;
         }
         true
@@ -560,8 +564,23 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         }
     }
 
+    /// A context was made current or taken away, and runtimes differ in what that does to the device.
     #[cold]
-    fn switch_device(&mut self, instruction: &Instruction) -> bool {
+    fn ask_device(&mut self) {
+        let Some(api) = Api::by_name("hipGetDevice") else { return };
+        let Some(function) = self.shared.runtime.entry_point(api) else { return };
+        let mut device = self.device;
+        let word = &raw mut device as u64;
+        // SAFETY: hipGetDevice takes the address of one int, which is writable.
+        let outcome = unsafe { THUNKS[usize::from(api.id)](function, &word) };
+        if outcome.code == 0 {
+            self.device = device;
+        }
+    }
+
+    /// Makes the captured thread's device current. False if that failed: the call is left out, on another it means another.
+    #[cold]
+    fn switch_device(&mut self, chunk: &Chunk, instruction: &Instruction) -> bool {
         let id = set_device_id();
         let Some(function) = self.shared.runtime.entry_point(&APIS[id]) else {
             return true;
@@ -573,13 +592,8 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             self.device = instruction.device;
             return true;
         }
-        self.shared.fail(Failure {
-            event: instruction.event,
-            lane: instruction.lane,
-            api: instruction.api,
-            kind: FailureKind::Device { device: instruction.device, got: outcome.code },
-        });
-        self.shared.continue_on_error
+        self.leave_out(chunk, instruction, FailureKind::Device { device: instruction.device, got: outcome.code });
+        false
     }
 }
 

@@ -8,75 +8,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// A row of slices: a thread of a process, as the format has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Lane {
-    /// Group of rows.
-    pub(crate) process: u32,
-    /// Row in the group.
-    pub(crate) thread: u32,
-}
-
-/// Colours that `chrome://tracing` knows by name. Perfetto colours by the slice's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colour {
-    /// Waiting for another worker.
-    Edge,
-    /// Waiting for the replayer itself.
-    Staging,
-    /// The program's own gap.
-    Gap,
-    /// Waiting in the runtime.
-    Blocking,
-    /// As recorded.
-    Good,
-    /// Not as recorded.
-    Bad,
-}
-
-impl Colour {
-    fn name(self) -> &'static str {
-        match self {
-            Colour::Edge => "thread_state_iowait",
-            Colour::Staging => "terrible",
-            Colour::Gap => "thread_state_sleeping",
-            Colour::Blocking => "thread_state_uninterruptible",
-            Colour::Good => "good",
-            Colour::Bad => "terrible",
-        }
-    }
-}
-
-/// A value told with a slice.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Value<'a> {
-    /// A number.
-    Number(u64),
-    /// A code of HIP's.
-    Code(i32),
-    /// Words.
-    Text(&'a str),
-}
-
-/// Something that took time in a lane.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice<'a> {
-    pub(crate) lane: Lane,
-    pub(crate) name: &'a str,
-    pub(crate) category: &'a str,
-    pub(crate) begin_ns: u64,
-    pub(crate) end_ns: u64,
-    pub(crate) colour: Option<Colour>,
-    pub(crate) values: &'a [(&'a str, Value<'a>)],
-}
-
-/// A moment in a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) lane: Lane,
-    pub(crate) at_ns: u64,
-}
+use super::timeline::{Colour, Lane, Place, Slice, Value};
 
 /// Writes events to an output.
 pub(crate) struct Chrome<'w> {

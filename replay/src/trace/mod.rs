@@ -1,8 +1,10 @@
-//! Timelines, as Chrome's trace event JSON: what a replay did, and what the recorded program did, drawn the same way so
+//! Timelines, as Chrome's trace event JSON or in Perfetto's format: what a replay did, and what the recorded program did, drawn the same way so
 //! that both can be laid side by side in Perfetto or `chrome://tracing`.
 //!
 //! * [`target`]: the file that was asked for
-//! * [`chrome`]: events written in that format
+//! * [`timeline`]: what is drawn, whatever the format
+//! * [`chrome`]: written as JSON
+//! * [`perfetto`]: written as protobuf
 //! * [`taken`]: what runners write down for a timeline
 //! * [`replayed`]: a repetition of a replay, drawn
 //! * [`recorded`]: the recorded run, drawn from the ticks in its archive
@@ -11,11 +13,13 @@
 //! Nanoseconds count from the begin of the timed section, or from the entry of the first call drawn.
 
 pub(crate) mod chrome;
+pub(crate) mod perfetto;
 pub mod recorded;
 pub(crate) mod replayed;
 pub(crate) mod streams;
 pub(crate) mod taken;
 pub mod target;
+pub(crate) mod timeline;
 
 /// Version of what is written about a timeline beside its events. It rises when a key changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;

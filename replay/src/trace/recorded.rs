@@ -17,10 +17,10 @@ use hrr_format::ordered::{Ordered, merged};
 use hrr_format::record::{Record, marker};
 
 use super::category;
-use super::chrome::{Chrome, Colour, Lane, Place, Slice, Value};
 use super::replayed::Drawn;
 use super::streams::{Called, Stream, Streams, Work, work_of};
 use super::target::{TraceError, TraceTarget};
+use super::timeline::{Colour, Lane, Place, Slice, Timeline, Value};
 use super::{MOST_TAKEN, wait};
 use crate::info::Filter;
 use crate::instruction::Wait;
@@ -57,13 +57,15 @@ const NOTE: &str = "an archive holds no times of the device: streams show when w
 /// # Errors
 /// The file cannot be written.
 pub fn write(path: &Path, archive: &Archive, filter: &Filter) -> Result<Drawn, TraceError> {
-    TraceTarget::create(path)?.write(|out| {
-        let mut picture = Picture::new(Chrome::begin(out)?, archive)?;
+    let target = TraceTarget::create(path)?;
+    let format = target.format();
+    target.write(|out| {
+        let mut picture = Picture::new(Timeline::begin(out, format)?, archive)?;
         picture.calls(filter)?;
         let streams = std::mem::replace(&mut picture.streams, Streams::new(0)).with_work();
         picture.streams(&streams)?;
         let drawn = picture.drawn;
-        picture.chrome.end(&About {
+        picture.timeline.end(&About {
             schema_version: super::SCHEMA_VERSION,
             kind: "recorded",
             hrr_version: env!("CARGO_PKG_VERSION"),
@@ -79,7 +81,7 @@ pub fn write(path: &Path, archive: &Archive, filter: &Filter) -> Result<Drawn, T
 
 /// The picture while it is drawn.
 struct Picture<'w, 'a> {
-    chrome: Chrome<'w>,
+    timeline: Timeline<'w>,
     archive: &'a Archive,
     drawn: Drawn,
     streams: Streams,
@@ -95,15 +97,15 @@ struct Picture<'w, 'a> {
 }
 
 impl<'w, 'a> Picture<'w, 'a> {
-    fn new(mut chrome: Chrome<'w>, archive: &'a Archive) -> io::Result<Self> {
+    fn new(mut timeline: Timeline<'w>, archive: &'a Archive) -> io::Result<Self> {
         let threads = archive.streams().len();
-        chrome.name_process(HOST, "recorded: threads of the program")?;
+        timeline.name_process(HOST, "recorded: threads of the program")?;
         for (number, stream) in archive.streams().iter().enumerate() {
             let (thread, tid) = (stream.header().thread, stream.header().tid);
-            chrome.name_lane(thread_lane(number), &format!("captured thread {thread} (tid {tid})"))?;
+            timeline.name_lane(thread_lane(number), &format!("captured thread {thread} (tid {tid})"))?;
         }
         Ok(Picture {
-            chrome,
+            timeline,
             archive,
             drawn: Drawn::default(),
             streams: Streams::new(threads),
@@ -167,7 +169,7 @@ impl<'w, 'a> Picture<'w, 'a> {
         }
         for edge in self.edges.call(thread as u32, record, self.last[thread]) {
             if wanted {
-                self.chrome.arrow(category::EDGE, edge, Place { lane, at_ns: begin_ns })?;
+                self.timeline.arrow(category::EDGE, edge, Place { lane, at_ns: begin_ns })?;
                 self.drawn.edges += 1;
             }
         }
@@ -206,10 +208,10 @@ impl<'w, 'a> Picture<'w, 'a> {
             (false, true) => Some(Colour::Blocking),
             (false, false) => None,
         };
-        self.chrome.slice(&Slice { lane, name: &name, category, begin_ns, end_ns, colour, values: &values })?;
+        self.timeline.slice(&Slice { lane, name: &name, category, begin_ns, end_ns, colour, values: &values })?;
         if blocks {
             let (name, category) = (wait::RUNTIME, category::WAIT);
-            self.chrome.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &[] })?;
+            self.timeline.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &[] })?;
         }
         Ok(())
     }
@@ -220,7 +222,7 @@ impl<'w, 'a> Picture<'w, 'a> {
         let blob = record.word(0);
         self.seen.insert(blob, place);
         self.drawn.results += 1;
-        self.chrome.moment(place, ("D2H seen", category::RESULT), Colour::Good, &[("blob", Value::Number(blob))])
+        self.timeline.moment(place, ("D2H seen", category::RESULT), Colour::Good, &[("blob", Value::Number(blob))])
     }
 
     fn streams(&mut self, streams: &[Stream]) -> io::Result<()> {
@@ -229,10 +231,10 @@ impl<'w, 'a> Picture<'w, 'a> {
             let group = DEVICE + u32::try_from(stream.device).unwrap_or_default();
             let number = numbers.entry(stream.device).or_default();
             if *number == 0 {
-                self.chrome.name_process(group, &format!("recorded: device {}", stream.device))?;
+                self.timeline.name_process(group, &format!("recorded: device {}", stream.device))?;
             }
             let lane = Lane { process: group, thread: 1 + *number };
-            self.chrome.name_lane(lane, &format!("stream {number} ({})", stream.name))?;
+            self.timeline.name_lane(lane, &format!("stream {number} ({})", stream.name))?;
             *number += 1;
             self.stream(lane, stream)?;
         }
@@ -263,7 +265,7 @@ impl<'w, 'a> Picture<'w, 'a> {
                 free_ns = self.ns(until).max(from_ns + 1);
                 spans.push((from_ns, free_ns));
             }
-            self.chrome.slice(&Slice {
+            self.timeline.slice(&Slice {
                 lane,
                 name: if told.is_some() { "work outstanding" } else { "work outstanding, not known to have ended" },
                 category: "outstanding",
@@ -290,13 +292,13 @@ impl<'w, 'a> Picture<'w, 'a> {
             values.push(("complete_by_event", Value::Number(event)));
         }
         let (name, category) = (work.name.as_str(), category::WORK);
-        self.chrome.slice(&Slice { lane, name, category, begin_ns, end_ns, colour: None, values: &values })?;
+        self.timeline.slice(&Slice { lane, name, category, begin_ns, end_ns, colour: None, values: &values })?;
         self.drawn.works += 1;
         let called = Place { lane: work.lane, at_ns: self.ns(work.begin) };
-        self.chrome.arrow(category::LAUNCH, called, Place { lane, at_ns: begin_ns })?;
+        self.timeline.arrow(category::LAUNCH, called, Place { lane, at_ns: begin_ns })?;
         if let Some(seen) = work.blob.and_then(|blob| self.seen.get(&blob)) {
             let ended = Place { lane, at_ns: end_ns.saturating_sub(1).max(begin_ns).min(seen.at_ns) };
-            self.chrome.arrow(category::RESULT, ended, *seen)?;
+            self.timeline.arrow(category::RESULT, ended, *seen)?;
         }
         Ok(())
     }
@@ -340,7 +342,7 @@ impl Edges {
         {
             self.returns.pop();
             if let Some((node, facts)) = self.open[other as usize].take() {
-                self.order.end(node, facts);
+                self.order.end(node, Some(facts));
             }
         }
         let mut facts = self.order.facts();

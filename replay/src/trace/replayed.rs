@@ -1,7 +1,7 @@
 //! A repetition of a replay, drawn: a lane for each worker, one for each call made beside a worker's others, and one for
 //! each stream.
 
-use std::io::{self, Write};
+use std::io;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -10,9 +10,9 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::{APIS, Api};
 
 use super::category;
-use super::chrome::{Chrome, Colour, Lane, Place, Slice, Value};
 use super::taken::{CallTaken, PauseTaken, ResultTaken, RunTaken, Taken};
 use super::target::{TraceError, TraceTarget};
+use super::timeline::{Colour, Lane, Place, Slice, Timeline, Value};
 use super::wait;
 use crate::driver::ReplayOptions;
 use crate::instruction::Wait;
@@ -74,8 +74,9 @@ pub(crate) fn write(
     options: &ReplayOptions,
     run: &RunTaken,
 ) -> Result<Drawn, TraceError> {
+    let format = target.format();
     target.write(|out| {
-        let mut picture = Picture::new(out, archive, run)?;
+        let mut picture = Picture::new(Timeline::begin(out, format)?, archive, run)?;
         picture.calls()?;
         picture.pauses()?;
         picture.edges()?;
@@ -83,7 +84,7 @@ pub(crate) fn write(
         picture.results()?;
         let mut drawn = picture.drawn;
         drawn.left_out = run.spans_left_out + run.runners.iter().map(|taken| taken.left_out).sum::<u64>();
-        picture.chrome.end(&About {
+        picture.timeline.end(&About {
             schema_version: super::SCHEMA_VERSION,
             kind: "replay",
             hrr_version: env!("CARGO_PKG_VERSION"),
@@ -103,7 +104,7 @@ pub(crate) fn write(
 
 /// The picture while it is drawn.
 struct Picture<'w, 'a> {
-    chrome: Chrome<'w>,
+    timeline: Timeline<'w>,
     archive: &'a Archive,
     run: &'a RunTaken,
     clock: Clock,
@@ -121,11 +122,10 @@ struct Picture<'w, 'a> {
 }
 
 impl<'w, 'a> Picture<'w, 'a> {
-    fn new(out: &'w mut dyn Write, archive: &'a Archive, run: &'a RunTaken) -> io::Result<Self> {
-        let mut chrome = Chrome::begin(out)?;
-        chrome.name_process(HOST, "replay: workers")?;
+    fn new(mut timeline: Timeline<'w>, archive: &'a Archive, run: &'a RunTaken) -> io::Result<Self> {
+        timeline.name_process(HOST, "replay: workers")?;
         Ok(Picture {
-            chrome,
+            timeline,
             archive,
             run,
             clock: Clock::get(),
@@ -204,7 +204,7 @@ impl<'w, 'a> Picture<'w, 'a> {
                 Some(lanes) => format!("worker {worker} ({} captured threads)", lanes.len()),
                 None => format!("worker {worker}"),
             };
-            self.chrome.name_lane(worker_lane(worker), &name)?;
+            self.timeline.name_lane(worker_lane(worker), &name)?;
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl<'w, 'a> Picture<'w, 'a> {
         lanes[number] = end_ns.max(1);
         let lane = Lane { thread: own.thread + 1 + number as u32, ..own };
         if is_new {
-            self.chrome.name_lane(lane, &format!("worker {}, handed off {}", call.worker, number + 1))?;
+            self.timeline.name_lane(lane, &format!("worker {}, handed off {}", call.worker, number + 1))?;
         }
         Ok(lane)
     }
@@ -254,10 +254,10 @@ impl<'w, 'a> Picture<'w, 'a> {
         }
         let category = if blocks { category::BLOCKING } else { category::CALL };
         let colour = blocks.then_some(Colour::Blocking);
-        self.chrome.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &values })?;
+        self.timeline.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &values })?;
         if blocks {
             let (name, category) = (wait::RUNTIME, category::WAIT);
-            self.chrome.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &[] })?;
+            self.timeline.slice(&Slice { lane, name, category, begin_ns, end_ns, colour, values: &[] })?;
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ impl<'w, 'a> Picture<'w, 'a> {
             let values: Vec<(&str, Value<'_>)> =
                 thread.map(|thread| ("for_captured_thread", thread)).into_iter().collect();
             let (begin_ns, end_ns) = (self.ns(begin), self.ns(end));
-            self.chrome.slice(&Slice {
+            self.timeline.slice(&Slice {
                 lane: worker_lane(worker),
                 name,
                 category: category::WAIT,
@@ -294,7 +294,7 @@ impl<'w, 'a> Picture<'w, 'a> {
             for edge in taken.edges_of(call) {
                 let Some(made) = self.progress.get(edge.lane as usize) else { continue };
                 let Ok(at) = made.binary_search_by_key(&edge.count, |(count, _)| *count) else { continue };
-                self.chrome.arrow(category::EDGE, made[at].1, Place { lane, at_ns: begin_ns })?;
+                self.timeline.arrow(category::EDGE, made[at].1, Place { lane, at_ns: begin_ns })?;
                 self.drawn.edges += 1;
             }
         }
@@ -315,9 +315,9 @@ impl<'w, 'a> Picture<'w, 'a> {
                 let number = *entry.insert(*next);
                 *next += 1;
                 if number == 0 {
-                    self.chrome.name_process(device_group(device), &format!("replay: device {device}"))?;
+                    self.timeline.name_process(device_group(device), &format!("replay: device {device}"))?;
                 }
-                self.chrome.name_lane(stream_lane(device, number), &format!("stream {number}"))?;
+                self.timeline.name_lane(stream_lane(device, number), &format!("stream {number}"))?;
             }
         }
         let shifts = self.shifts(&spans);
@@ -335,12 +335,12 @@ impl<'w, 'a> Picture<'w, 'a> {
             let values = [("event", Value::Number(span.event))];
             let category = category::WORK;
             let slice = Slice { lane, name: &name, category, begin_ns, end_ns, colour: None, values: &values };
-            self.chrome.slice(&slice)?;
+            self.timeline.slice(&slice)?;
             self.drawn.works += 1;
             self.worked.insert(span.event, Place { lane, at_ns: last_moment(begin_ns, end_ns) });
             if let Some(&(from, made_ns, _)) = self.enqueuers.get(&span.event) {
                 let to = Place { lane, at_ns: begin_ns.max(made_ns) };
-                self.chrome.arrow(category::LAUNCH, Place { lane: from, at_ns: made_ns }, to)?;
+                self.timeline.arrow(category::LAUNCH, Place { lane: from, at_ns: made_ns }, to)?;
             }
         }
         Ok(())
@@ -390,7 +390,7 @@ impl<'w, 'a> Picture<'w, 'a> {
             };
             let mut values = vec![("event", Value::Number(event))];
             values.extend(why.map(|why| ("because", Value::Text(why))));
-            self.chrome.moment(place, (name, category::RESULT), colour, &values)?;
+            self.timeline.moment(place, (name, category::RESULT), colour, &values)?;
             self.drawn.results += 1;
         }
         Ok(())

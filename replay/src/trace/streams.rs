@@ -8,7 +8,7 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, Effect, HandleKind, Role};
 use hrr_format::record::{Record, SectionTag};
 
-use super::chrome::Lane;
+use super::timeline::Lane;
 use crate::info;
 use crate::plan::annotate::{Captures, launches_kernel};
 use crate::plan::lower::word_at;

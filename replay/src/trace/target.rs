@@ -1,4 +1,5 @@
-//! The file that a timeline goes to: JSON, compressed where its name ends in `.gz`.
+//! The file that a timeline goes to: Chrome's JSON, or Perfetto's format where it is named so; compressed where its name ends in
+//! `.gz`.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -9,12 +10,15 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::timeline::Format;
+
 /// Why a timeline was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The name asks for a format that is not written.
     #[error(
-        "{}: timelines are written as Chrome's JSON, which ui.perfetto.dev opens; name the file .json or .json.gz",
+        "{}: timelines are written as Chrome's JSON (.json, .json.gz) or in Perfetto's format (.pftrace, .pftrace.gz); name \
+         the file so",
         path.display()
     )]
     Format {
@@ -57,10 +61,12 @@ impl TraceTarget {
     /// # Errors
     /// [`TraceError::Format`].
     pub fn check(path: &Path) -> Result<(), TraceError> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("json" | "gz") => Ok(()),
-            _ => Err(TraceError::Format { path: path.to_owned() }),
-        }
+        format_of(path).map(drop).ok_or_else(|| TraceError::Format { path: path.to_owned() })
+    }
+
+    /// The format that the name asks for.
+    pub(crate) fn format(&self) -> Format {
+        format_of(&self.path).unwrap_or(Format::Chrome)
     }
 
     /// Makes the file beside `path`, so that a place where nothing can be written is told before a long replay and not
@@ -111,6 +117,18 @@ impl TraceTarget {
     }
 }
 
+/// The format that a file's name asks for. What is only said to be compressed is JSON.
+fn format_of(path: &Path) -> Option<Format> {
+    let extension = |path: &Path| path.extension().and_then(|extension| extension.to_str()).map(str::to_owned);
+    let name = extension(path)?;
+    let inner = if name == "gz" { extension(Path::new(path.file_stem()?)) } else { Some(name) };
+    match inner.as_deref() {
+        Some("pftrace") => Some(Format::Perfetto),
+        Some("json") => Some(Format::Chrome),
+        _ => path.extension().is_some_and(|last| last == "gz").then_some(Format::Chrome),
+    }
+}
+
 impl Drop for TraceTarget {
     fn drop(&mut self) {
         // Renamed where all went well, so that there is nothing to remove.
@@ -146,7 +164,15 @@ mod tests {
         let mut text = String::new();
         flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "{}");
-        for other in ["t.pftrace", "t", "t.txt"] {
+        for (name, format) in [
+            ("t.json", Format::Chrome),
+            ("t.gz", Format::Chrome),
+            ("t.pftrace", Format::Perfetto),
+            ("t.pftrace.gz", Format::Perfetto),
+        ] {
+            assert_eq!(TraceTarget::create(&folder.path().join(name)).unwrap().format(), format, "{name}");
+        }
+        for other in ["pftrace", "t", "t.txt"] {
             assert!(matches!(TraceTarget::create(Path::new(other)), Err(TraceError::Format { .. })), "{other}");
         }
     }

@@ -23,7 +23,7 @@ pub(crate) struct EventIndex<'a> {
 }
 
 /// Calls by captured thread, and the last tick of the archive.
-type OpenCalls<'a> = (Vec<(u32, Record<'a>)>, u64);
+pub(crate) type OpenCalls<'a> = (Vec<(u32, Record<'a>)>, u64);
 
 impl<'a> EventIndex<'a> {
     /// An index of an archive of so many captured threads.
@@ -32,7 +32,7 @@ impl<'a> EventIndex<'a> {
         EventIndex { interval, copies: Mutex::default(), open_at_end: Mutex::default() }
     }
 
-    /// Planning has come to `event`, the next one that `timeline` will yield.
+    /// The reader has come to `event`, the next one that `timeline` will yield.
     pub(crate) fn reached(&self, event: u64, timeline: &Timeline<'a>) {
         if !event.is_multiple_of(self.interval) {
             return;
@@ -44,9 +44,8 @@ impl<'a> EventIndex<'a> {
         }
     }
 
-    /// Planning has come to the end of the archive.
-    pub(crate) fn ended(&self, timeline: &Timeline<'a>) {
-        let open = (timeline.in_flight().to_vec(), timeline.last_tick());
+    /// Planning has come to the end of the archive, or of the range that is replayed.
+    pub(crate) fn ended(&self, open: OpenCalls<'a>) {
         *self.open_at_end.lock().unwrap_or_else(PoisonError::into_inner) = open;
     }
 

@@ -39,6 +39,7 @@ struct Functions {
     create: Function,
     record: Function,
     query: Function,
+    take_last_error: Function,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +164,7 @@ impl Marks {
             create: Function::of(runtime, "hipEventCreateWithFlags")?,
             record: Function::of(runtime, "hipEventRecord")?,
             query: Function::of(runtime, "hipEventQuery")?,
+            take_last_error: Function::of(runtime, "hipGetLastError")?,
         };
         Some(Marks { functions, policy, streams: Mutex::default() })
     }
@@ -212,7 +214,7 @@ impl StreamMarks {
             // SAFETY: an event made by `event` and the stream that the call before was made with; no pointers.
             let code = unsafe { self.functions.record.call(&[handle, stream]) };
             if code != 0 {
-                state.failure = Some(code);
+                self.failed(&mut state, code);
                 return;
             }
             state.forgotten = 0;
@@ -240,10 +242,18 @@ impl StreamMarks {
                 Some(handle)
             }
             code => {
-                state.failure = Some(code);
+                self.failed(state, code);
                 None
             }
         }
+    }
+
+    /// There are no marks on the stream from now on. What failed was no call of the program, which must not find it as its
+    /// last error.
+    fn failed(&self, state: &mut State, code: i32) {
+        state.failure = Some(code);
+        // SAFETY: the call takes no arguments.
+        unsafe { self.functions.take_last_error.call(&[]) };
     }
 
     /// Takes out what is complete.
@@ -258,7 +268,10 @@ impl StreamMarks {
                     state.pending.drain(..=at);
                 }
                 NOT_READY => break,
-                code => return Err(code),
+                code => {
+                    self.failed(state, code);
+                    return Err(code);
+                }
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) use hip_alias;
 
 /// Runs an entry point's body: no panic leaves it, the thread's last error is kept, the call is traced if asked.
 pub(crate) fn enter(name: &'static str, body: impl FnOnce() -> HipResult) -> i32 {
-    let body = || crate::slow::api(name, body);
+    let body = || crate::refusal::check(name).and_then(|()| crate::slow::api(name, body));
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(HipError::UNKNOWN));
     let code = match result {
         Ok(()) => 0,

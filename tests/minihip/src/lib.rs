@@ -48,6 +48,7 @@ mod pool;
 mod progress;
 mod properties;
 mod queue;
+mod refusal;
 mod registry;
 mod slow;
 mod stream;

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hrr_cli::Generate;
 
 use crate::check;
 use crate::interception::{Interception, InterceptionError};
 use crate::journal::Journal;
 use crate::launch::{self, Ended};
+use crate::variables::VARIABLES;
 use crate::verdict;
 
 const EXAMPLES: &str = "\
@@ -86,7 +87,7 @@ struct Record {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Write the manual page, or completions for a shell
+    /// Write the manual page, completions for a shell, or the reference of options and variables
     #[arg(long, value_enum, hide = true)]
     generate: Option<Generate>,
 
@@ -101,7 +102,9 @@ struct Record {
 
 /// Runs the launcher.
 pub(crate) fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = hrr_cli::with_variables(Arguments::command(), &VARIABLES);
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Where nothing can be printed, nobody reads it.
@@ -120,7 +123,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn generate(what: Option<Generate>) -> ExitCode {
-    let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &mut std::io::stdout()));
+    let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &VARIABLES, &mut std::io::stdout()));
     match written {
         Some(Err(error)) => {
             eprintln!("hrr-capture: {error}");
@@ -143,7 +146,9 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let interception =
         Interception::new(arguments.library.as_deref(), &output, arguments.content, &part, journal.path())?;
     if arguments.print_environment {
-        for (name, value) in interception.variables() {
+        // The journal goes with this process.
+        let kept = |(name, _): &&(&str, OsString)| *name != "HIP_HRR_CAPTURE_JOURNAL";
+        for (name, value) in interception.variables().iter().filter(kept) {
             println!("{name}={}", value.to_string_lossy());
         }
         return Ok(ExitCode::SUCCESS);

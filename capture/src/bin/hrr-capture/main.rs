@@ -5,6 +5,7 @@
 //! * [`launch`]: starting the program, passing signals on, and its exit status
 //! * [`journal`]: what the recorder reported while the program ran
 //! * [`program`]: what can be told of a program from its file
+//! * [`variables`]: the recorder's environment variables, as help and reference tell them
 //! * [`verdict`]: the lines at the end
 //! * [`check`]: `hrr-capture check`
 
@@ -14,6 +15,7 @@ mod interception;
 mod journal;
 mod launch;
 mod program;
+mod variables;
 mod verdict;
 
 use std::process::ExitCode;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use hrr_cli::size_text;
 use hrr_format::archive::{Archive, ArchiveRoot, Damaged};
 use hrr_format::stream_file::ContentsMode;
 
-use crate::check::{State, calls_of, quoted, size_text, state_of};
+use crate::check::{State, calls_of, quoted, state_of};
 use crate::journal::Report;
 use crate::launch::Ended;
 use crate::program::{Obstacle, Program};
@@ -48,7 +49,9 @@ pub(crate) fn lines(program: &OsStr, ended: &Ended, report: &Report) -> Vec<Stri
 fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
     let (mut calls, mut threads, mut open, mut bytes) = (0, 0, 0, 0);
     let mut contents = ContentsMode::MetadataOnly;
+    let mut last_calls_only = false;
     let mut rows = Vec::new();
+    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     for dir in dirs {
         bytes += tree_bytes(dir);
         let Ok(archive) = Archive::open_with(dir, Damaged::Tolerate) else {
@@ -56,22 +59,22 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
             continue;
         };
         contents = archive.contents();
+        last_calls_only |= archive.manifest().flight_recorder_bytes.is_some();
         calls += calls_of(&archive);
         threads += archive.streams().len();
         let state = state_of(&archive);
         open += usize::from(state == State::Incomplete);
         rows.push(format!(
-            "{PREFIX}   {}: {} calls, {} threads, {state}",
+            "{PREFIX}   {}: {} calls, {}, {state}",
             dir.file_name().unwrap_or_default().to_string_lossy(),
             calls_of(&archive),
-            archive.streams().len()
+            plural(archive.streams().len(), "thread", "threads")
         ));
     }
     let with = match contents {
         ContentsMode::Contents => "with contents",
         ContentsMode::MetadataOnly => "metadata only",
     };
-    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let mut lines = vec![format!(
         "{PREFIX} Recorded {calls} HIP calls of {} in {} ({with}, {}) to {}",
         plural(threads, "thread", "threads"),
@@ -98,6 +101,9 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
     let command = match (contents, dirs.len()) {
         (ContentsMode::Contents, 1) => format!("Replay:  hrr-playback {path}"),
         (ContentsMode::Contents, _) => format!("Replay:  hrr-playback {path} --all-processes"),
+        (ContentsMode::MetadataOnly, _) if last_calls_only => {
+            format!("Inspect: hrr-playback {path} --info   (what was in flight, and what came last on each stream)")
+        }
         (ContentsMode::MetadataOnly, _) => {
             format!("Inspect: hrr-playback {path} --info   (to replay, record again with --content)")
         }

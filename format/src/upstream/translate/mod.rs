@@ -19,6 +19,7 @@ use std::io;
 use std::path::Path;
 
 pub(super) use fields::element_bytes;
+pub(super) use output::unsigned;
 pub(super) use state::Live;
 
 use copies::{Copies, Found};
@@ -30,9 +31,9 @@ use super::archive::UpstreamArchive;
 use super::events::Event;
 use super::launch::{Kernel, Launch};
 use super::layout::{Extra, Kind, Layout};
-use crate::catalogue::{Effect, Policy, Role};
+use crate::catalogue::{Api, Effect, Policy, Role};
 use crate::manifest::{Device, Imported};
-use crate::record::{Presence, SectionTag, flag};
+use crate::record::{Presence, Record, SectionTag, flag};
 
 /// Calls that only read what no other thread can change, or change what no other thread can read.
 const LOOSE: [&str; 22] = [
@@ -59,6 +60,11 @@ const LOOSE: [&str; 22] = [
     "__hipPushCallConfiguration",
     "__hipPopCallConfiguration",
 ];
+
+/// Whether a call of an entry point may be under way while other threads make theirs.
+pub(super) fn is_loose(name: &str) -> bool {
+    LOOSE.contains(&name)
+}
 
 /// Writes the native form of an archive to a new process directory.
 ///
@@ -202,7 +208,7 @@ impl<'a> Translator<'a> {
             *self.imported.left_out.entry(format!("{}: {}", call.api.name, call.note_text())).or_default() += 1;
         }
         let seen = self.state.apply(&call, thread);
-        let loose = if LOOSE.contains(&call.api.name) && seen.is_empty() { Loose::Yes } else { Loose::No };
+        let loose = if is_loose(call.api.name) && seen.is_empty() { Loose::Yes } else { Loose::No };
         self.output.emit(thread, time_ns, call, loose);
         for blob in seen {
             self.output.observed(thread, blob);
@@ -265,6 +271,8 @@ impl<'a> Translator<'a> {
                 self.state.graph_read(call.word(graph), read);
             } else if let Some(exec) = call.param("hGraphExec") {
                 self.state.exec_read(call.word(exec), read);
+            } else if let Some(node) = call.param("node").or_else(|| call.param("hNode")) {
+                self.state.node_read(call.word(node), read);
             }
         }
         if matches!(call.api.name, "hipGraphLaunch" | "hipGraphLaunch_spt") {
@@ -308,10 +316,8 @@ impl<'a> Translator<'a> {
         match call.api.name {
             // The pitch is not recorded; runtimes align it to 256 bytes.
             "hipMallocPitch" | "hipMemAllocPitch" => {
-                const PITCH_BYTES: u64 = 256;
-                let width = call.named("width").max(call.named("widthInBytes"));
                 if let (Some(pitch), 0) = (call.param("pitch"), call.ret)
-                    && let Some(bytes) = width.checked_next_multiple_of(PITCH_BYTES)
+                    && let Some(bytes) = pitch_bytes(call)
                 {
                     call.section(SectionTag::Out, pitch, Presence::Present, bytes.to_le_bytes().to_vec());
                 }
@@ -544,6 +550,17 @@ impl<'a> Translator<'a> {
     }
 }
 
+/// The pitch that an allocation is taken to have, of which none is recorded: its width, aligned.
+fn pitch_bytes(call: &Call) -> Option<u64> {
+    const ALIGNMENT_BYTES: u64 = 256;
+    call.named("width").max(call.named("widthInBytes")).checked_next_multiple_of(ALIGNMENT_BYTES)
+}
+
+/// The pitch that an allocation of a native archive has when it comes back from the in-tree format.
+pub(super) fn assumed_pitch_bytes(api: &'static Api, record: &Record<'_>) -> Option<u64> {
+    pitch_bytes(&Call::of_record(api, record))
+}
+
 /// The call that makes a launch, and the parameter that its kernel's arguments are passed by.
 fn shaped(name: &str, launch: &Launch<'_>, target: Target, stream: u64) -> Result<(Call, u8), String> {
     let cooperative = name.contains("Cooperative");
@@ -573,7 +590,7 @@ fn shaped(name: &str, launch: &Launch<'_>, target: Target, stream: u64) -> Resul
             (native, vec![symbol, gx | gy << 32, gz, bx | by << 32, bz, SOME_POINTER, shared, stream])
         }
     };
-    let api = crate::catalogue::Api::by_name(native).ok_or("this build cannot launch kernels")?;
+    let api = Api::by_name(native).ok_or("this build cannot launch kernels")?;
     let param = api.param_with(|role| matches!(role, Role::KernelParams)).ok_or("this build cannot launch kernels")?;
     let mut call = Call::new(api);
     debug_assert!(!matches!(api.policy, Policy::Refuse(_)));
@@ -615,7 +632,7 @@ fn with_attributes(
         Target::Function(function) => ("hipDrvLaunchKernelEx", vec![SOME_POINTER, function, SOME_POINTER, 0]),
         Target::Symbol(symbol) => ("hipLaunchKernelExC", vec![SOME_POINTER, symbol, SOME_POINTER]),
     };
-    let api = crate::catalogue::Api::by_name(native).ok_or("this build cannot launch kernels")?;
+    let api = Api::by_name(native).ok_or("this build cannot launch kernels")?;
     let param = api.param_with(|role| matches!(role, Role::KernelParams)).ok_or("this build cannot launch kernels")?;
     let mut call = Call::new(api);
     call.words = words;

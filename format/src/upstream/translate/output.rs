@@ -182,7 +182,7 @@ impl SizeInputs for Inputs<'_> {
 }
 
 /// An unsigned integer in bytes.
-pub(super) fn unsigned(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+pub(in crate::upstream) fn unsigned(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let mut word = [0; 8];
     word[..width.min(8)].copy_from_slice(bytes.get(at..)?.get(..width.min(8))?);
     Some(u64::from_le_bytes(word))

@@ -65,6 +65,8 @@ pub(super) struct State {
     captures: Vec<Vec<HostRead>>,
     graphs: HashMap<u64, Vec<HostRead>>,
     execs: HashMap<u64, Vec<HostRead>>,
+    /// The graph that each node was added to.
+    nodes: HashMap<u64, u64>,
     /// Size in bytes of an element of each array.
     arrays: HashMap<u64, u64>,
     /// Handles that calls made which are not replayed.
@@ -135,6 +137,13 @@ impl State {
     /// Notes that a node of a graph reads host memory.
     pub(super) fn graph_read(&mut self, graph: u64, read: HostRead) {
         self.graphs.entry(graph).or_default().push(read);
+    }
+
+    /// Notes that a node reads other host memory in what is instantiated from now on.
+    pub(super) fn node_read(&mut self, node: u64, read: HostRead) {
+        if let Some(&graph) = self.nodes.get(&node) {
+            self.graph_read(graph, read);
+        }
     }
 
     /// Notes that a node of an instantiated graph reads other host memory from now on.
@@ -285,6 +294,11 @@ impl State {
             let number = call.param(name)?;
             call.payload(SectionTag::Out, number).and_then(|bytes| super::output::unsigned(bytes, 0, 8))
         };
+        if let Some(node) = out("pGraphNode").or_else(|| out("phGraphNode"))
+            && let Some(graph) = call.param("graph").or_else(|| call.param("hGraph"))
+        {
+            self.nodes.insert(node, call.word(graph));
+        }
         match call.api.name {
             "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" | "hipStreamBeginCaptureToGraph" => {
                 let device = self.device_of(stream);

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::events::{self, FLAG_PACKED, FileHeader};
 use super::hash::ContentHash;
 use super::layout::{Extra, Kind, Layout, Layouts, Subject};
-use super::translate::Live;
+use super::translate::{Live, is_loose};
 use crate::archive::Archive;
 use crate::blob_store::BlobError;
 use crate::catalogue::{Api, Returns, Role};
@@ -88,6 +88,7 @@ pub struct Written {
 
 /// A call with its place in the order of return.
 struct Placed<'a> {
+    /// When it returned; for one that may be taken to return at once, when it was entered.
     end: u64,
     begin: u64,
     tid: u64,
@@ -135,18 +136,19 @@ pub fn write(archive: &Archive, path: &Path, lossy: Lossy) -> Result<Written, Wr
         sequence: 0,
     };
     let calls = writer.calls();
-    // Twice: what would be lost is known before anything is written.
+    // What would be lost is known before anything is written.
     writer.survey(&calls);
     if !writer.losses.is_empty() && lossy == Lossy::Refuse {
         return Err(WriteError::Losses { losses: writer.losses });
     }
-    writer.losses.clear();
-    writer.survey(&calls);
     for call in &calls {
         writer.call(call)?;
     }
     let count = writer.sequence;
-    writer.events.extend(events::trailer_bytes(count, count));
+    // A file without a trailer is one whose recording was not seen to its end.
+    if archive.manifest().complete {
+        writer.events.extend(events::trailer_bytes(count, count));
+    }
     writer.put(&path.join(super::archive::EVENTS_FILE), &writer.events)?;
     let manifest = writer.manifest(count);
     writer.put(&path.join(crate::manifest::FILE), manifest.as_bytes())?;
@@ -167,7 +169,11 @@ impl<'a> Writer<'a> {
         let mut in_flight = 0u64;
         for ordered in merged(streams) {
             let record = ordered.record;
-            if record.api() >= marker::FIRST || record.flags() & flag::ADDED != 0 {
+            if record.api() >= marker::FIRST {
+                self.survey_marker(&record);
+                continue;
+            }
+            if record.flags() & flag::ADDED != 0 {
                 continue;
             }
             if record.in_flight() {
@@ -175,7 +181,10 @@ impl<'a> Writer<'a> {
                 continue;
             }
             let tid = streams[ordered.stream].header().tid;
-            let (begin, end) = (record.begin(), record.end());
+            let begin = record.begin();
+            // A translated one ends where its thread's next call begins, which is not its place in the sequence.
+            let is_loose = self.archive.row_of(&record).is_some_and(|api| is_loose(api.name));
+            let end = if is_loose { begin } else { record.end() };
             calls.push(Placed { end, begin, tid, thread: ordered.stream, record });
         }
         if in_flight > 0 {
@@ -238,8 +247,8 @@ impl<'a> Writer<'a> {
     fn manifest(&self, events: u64) -> String {
         let native = self.archive.manifest();
         format!(
-            "{{\n  \"pid\": {},\n  \"parent_pid\": {},\n  \"complete\": true,\n  \"event_count\": {events},\n  \"blob_count\": {}\n}}\n",
-            native.pid, native.parent_pid, self.contents
+            "{{\n  \"pid\": {},\n  \"parent_pid\": {},\n  \"complete\": {},\n  \"event_count\": {events},\n  \"blob_count\": {}\n}}\n",
+            native.pid, native.parent_pid, native.complete, self.contents
         )
     }
 }

@@ -4,12 +4,15 @@ use std::collections::HashSet;
 
 use super::{Placed, RUNTIME_ENTRIES, VERSION, Writer, has, is_launch, layout_of};
 use crate::catalogue::{Api, Effect, Policy, Returns, Role};
-use crate::record::{Presence, Record, Section, SectionTag, flag};
+use crate::record::{Presence, Record, Section, SectionTag, flag, marker};
 use crate::upstream::layout::{Extra, Layout, Meaning, TABLE_RUNTIME_ENTRIES};
 
 impl<'a> Writer<'a> {
     /// Names what would be lost, and finds what graphs read.
     pub(super) fn survey(&mut self, calls: &[Placed<'a>]) {
+        if self.archive.manifest().flight_recorder_bytes.is_some() {
+            self.lose("note that only the last calls of each thread were kept, by a flight recorder");
+        }
         let mut captured = HashSet::new();
         for call in calls {
             let record = call.record;
@@ -35,8 +38,28 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A record that is none of a call: the in-tree format has nothing like those.
+    pub(super) fn survey_marker(&mut self, record: &Record<'a>) {
+        let holds_bytes =
+            record.section_tagged(SectionTag::HostRanges).is_some_and(|ranges| !ranges.payload.is_empty());
+        match record.api() {
+            marker::HOST_WROTE if record.word(2) & marker::host_wrote::NOT_RECORDED != 0 => {
+                self.lose("notes that what the host stored in memory that devices use was not recorded");
+            }
+            marker::HOST_WROTE if holds_bytes => self.lose("what the host stored in memory that devices use"),
+            marker::HOST_SAW if holds_bytes => {
+                self.lose("what devices left in host memory, by which replays are checked")
+            }
+            // Of padding, of memory that was all zeros, and of when a result could first be seen nothing is missed.
+            _ => {}
+        }
+    }
+
     fn survey_call(&mut self, call: &Placed<'a>, captured: &HashSet<u64>) {
         let record = call.record;
+        if record.flags() & flag::PREAMBLE != 0 {
+            self.lose("marks of calls that only bring about what there was when a window was opened");
+        }
         let Some(api) = self.archive.row_of(&record) else {
             let name = self.archive.api(record.api()).name.to_owned();
             return self.lose(format!("calls of {name}, which this build does not know"));
@@ -45,6 +68,9 @@ impl<'a> Writer<'a> {
             return self.lose(format!("calls of {} that did not succeed", api.name));
         }
         let is_kept_only = record.flags() & (flag::LEFT_OUT | flag::REFUSED) != 0;
+        if record.flags() & flag::TRUNCATED != 0 {
+            self.lose(format!("marks of calls of {} whose records had no room for all that they read", api.name));
+        }
         if is_launch(api) {
             self.survey_launch(api, &record);
         }
@@ -70,9 +96,11 @@ impl<'a> Writer<'a> {
             match section.tag {
                 SectionTag::GraphHostIn => self.survey_read(api, &section, captured),
                 SectionTag::GraphHostOut => self.lose("results that graphs leave in host memory"),
+                SectionTag::GraphHostRows => self.lose("gaps between the rows of host memory that graphs copy"),
                 SectionTag::In | SectionTag::Text if !is_launch(api) => {
                     self.survey_inline(api, layout, &record, &section)
                 }
+                SectionTag::Out if !is_launch(api) => self.survey_out(api, layout, &record, &section),
                 SectionTag::BlobIn if !has(layout, Extra::BlobLo) => {
                     self.lose(format!("contents of the host memory that {} reads", api.name));
                 }
@@ -116,6 +144,47 @@ impl<'a> Writer<'a> {
         if needs > room && needs > 0 && !told_twice && record.word(usize::from(param.word)) != 0 {
             let more = if room > 0 { " beyond what fits" } else { "" };
             self.lose(format!("what {} of {} points to{more}", param.name, api.name));
+        }
+    }
+
+    /// Handles and addresses that a call returned, by which later calls are understood.
+    fn survey_out(
+        &mut self,
+        api: &'static Api,
+        layout: Option<(u16, &Layout)>,
+        record: &Record<'_>,
+        section: &Section<'_>,
+    ) {
+        let Some(param) = api.params.get(usize::from(section.param)) else { return };
+        if matches!(api.policy, Policy::Skip(_)) {
+            return;
+        }
+        if param.name == "pitch" {
+            let told = crate::upstream::translate::unsigned(section.payload, 0, 8);
+            if told != crate::upstream::translate::assumed_pitch_bytes(api, record) {
+                self.lose(format!("the pitch that {} returned", api.name));
+            }
+            return;
+        }
+        let is_needed = matches!(
+            param.role,
+            Role::Create(_)
+                | Role::Get(_)
+                | Role::GetArray(..)
+                | Role::GetArrayAt(..)
+                | Role::NewDevice(_)
+                | Role::NewPitched(_)
+                | Role::NewHost(_)
+                | Role::NewManaged(_)
+                | Role::NewRange(_)
+                | Role::GetDevice(_)
+        );
+        let is_told = layout.is_some_and(|(_, layout)| {
+            let told = [Meaning::Pointee, Meaning::Bytes, Meaning::Inline];
+            told.into_iter().any(|meaning| layout.of_param(section.param, meaning).is_some())
+        });
+        if is_needed && !is_told {
+            self.lose(format!("what {} returned in {}", api.name, param.name));
         }
     }
 
