@@ -155,7 +155,8 @@ every_way! {
     launch_shapes: Independent;
     secrets: Independent;
     graph_rows: Independent;
-    shared_memory_mix: Independent;
+    // Memory that one thread has freed is given out to another.
+    shared_memory_mix: Cooperating;
 }
 
 #[test]

@@ -5,6 +5,9 @@
 // usage: contexts [rounds]
 #include "workload.hpp"
 
+// Calls about contexts are, and programs make them.
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+
 namespace {
 
 constexpr int kDevices = 2, kWorkers = 4;
