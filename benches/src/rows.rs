@@ -1,6 +1,7 @@
 //! The rows: what is measured, against what, and what it is to be.
 
 pub mod capture;
+pub mod lttng;
 pub mod parts;
 pub mod replay;
 
@@ -39,6 +40,7 @@ pub struct Group {
 /// All groups, in the order of the table.
 pub const GROUPS: &[Group] = &[
     Group { name: "calls", only_named: false, measure: capture::calls },
+    Group { name: "lttng", only_named: false, measure: lttng::lttng },
     Group { name: "workloads", only_named: false, measure: capture::workloads },
     Group { name: "contents", only_named: false, measure: capture::contents },
     Group { name: "size", only_named: false, measure: capture::size },

@@ -2,6 +2,7 @@
 //! address is, which kernel a handle stands for, and which host memory a graph's copies touch.
 
 use hrr_format::catalogue::{Access, Api, Effect, Role, STRUCTS, Size};
+use hrr_format::code_object::variables;
 
 use crate::contents::allocations::Owner;
 use crate::contents::graph_copies::GraphCopy;
@@ -294,7 +295,8 @@ impl HookCall<'_> {
                 }
                 Hook::Module => {
                     if let Some(code) = transfers.code.take() {
-                        process.kernels().load(self.pointee(0), code.number, code.bytes());
+                        let names = process.restores_variables().then(|| variables(code.bytes()));
+                        process.kernels().load(self.pointee(0), code.number, code.bytes(), names.unwrap_or_default());
                     }
                 }
                 Hook::Symbol => {

@@ -24,6 +24,8 @@ pub(crate) struct CodeObject {
     /// Number in the archive's store; `None` where contents are withheld.
     number: Option<u64>,
     code: Mutex<Code>,
+    /// Names of its variables, where windows are recorded.
+    variables: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -106,16 +108,21 @@ impl Kernels {
 
     /// Remembers a fat binary that stays in memory while it is registered.
     pub(crate) fn register(&self, handle: u64, number: Option<u64>, image: u64, len_bytes: usize) {
-        self.add(handle, number, Code::Registered(image, len_bytes));
+        self.add(handle, number, Code::Registered(image, len_bytes), Vec::new());
     }
 
-    /// Remembers a code object that the program may free once it is loaded.
-    pub(crate) fn load(&self, handle: u64, number: Option<u64>, image: &[u8]) {
-        self.add(handle, number, Code::Parsed(parse(image)));
+    /// Remembers a code object that the program may free once it is loaded, and the variables in it that may be asked for.
+    pub(crate) fn load(&self, handle: u64, number: Option<u64>, image: &[u8], variables: Vec<String>) {
+        self.add(handle, number, Code::Parsed(parse(image)), variables);
     }
 
-    fn add(&self, handle: u64, number: Option<u64>, code: Code) {
-        let object = Box::leak(Box::new(CodeObject { number, code: Mutex::new(code) }));
+    /// Names of a module's or library's variables, as far as they are kept.
+    pub(crate) fn variables(&self, handle: u64) -> Vec<String> {
+        self.state().objects.get(&handle).map(|object| object.variables.clone()).unwrap_or_default()
+    }
+
+    fn add(&self, handle: u64, number: Option<u64>, code: Code, variables: Vec<String>) {
+        let object = Box::leak(Box::new(CodeObject { number, code: Mutex::new(code), variables }));
         self.state().objects.insert(handle, object);
     }
 
@@ -296,8 +303,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let kernels = Kernels::new(dir.path(), false);
         let args = [(0, 8, ArgKind::GlobalBuffer), (8, 4, ArgKind::ByValue)];
-        kernels.add(1, Some(10), object(vec![signature("k", &args)]));
-        kernels.add(2, Some(11), object(vec![signature("k", &args[..1])]));
+        kernels.add(1, Some(10), object(vec![signature("k", &args)]), Vec::new());
+        kernels.add(2, Some(11), object(vec![signature("k", &args[..1])]), Vec::new());
         kernels.name_symbol(0x100, 1, "k");
         kernels.name_function(0x200, 2, "k");
         kernels.name_function(0x300, 2, "k");
@@ -318,11 +325,11 @@ mod tests {
     fn a_handle_given_out_again_means_the_new_kernel() {
         let dir = tempfile::tempdir().unwrap();
         let kernels = Kernels::new(dir.path(), true);
-        kernels.add(1, None, object(vec![]));
+        kernels.add(1, None, object(vec![]), Vec::new());
         kernels.name_function(0x200, 1, "old");
         assert_eq!(kernels.of(0x200).unwrap().number, 0);
         kernels.unload(1);
-        kernels.add(1, None, object(vec![]));
+        kernels.add(1, None, object(vec![]), Vec::new());
         kernels.name_function(0x200, 1, "new");
         let kernel = kernels.of(0x200).unwrap();
         assert_eq!(kernel.number, 1);

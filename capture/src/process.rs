@@ -155,6 +155,11 @@ impl Process {
         self.threads.load(Ordering::Relaxed) - self.threads_gone.load(Ordering::Relaxed)
     }
 
+    /// Whether what variables hold may be asked for later.
+    pub(crate) fn restores_variables(&self) -> bool {
+        self.windows.is_some() && self.blobs().is_some()
+    }
+
     /// What the manifest says of windows, where only they are recorded.
     pub(crate) fn windows_for_manifest(&self) -> Option<hrr_format::manifest::Window> {
         self.windows.as_ref().map(Windows::for_manifest)

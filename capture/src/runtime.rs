@@ -69,6 +69,10 @@ real_calls! {
     fn memcpy_from_symbol = hipMemcpyFromSymbol(to: *mut c_void, symbol: *const c_void, len_bytes: usize, skip_bytes: usize, kind: i32);
     /// `hipMemcpy2DFromArray`.
     fn memcpy_2d_from_array = hipMemcpy2DFromArray(to: *mut c_void, pitch_bytes: usize, array: *mut c_void, column_bytes: usize, row: usize, width_bytes: usize, height: usize, kind: i32);
+    /// `hipMemcpy3D`.
+    fn memcpy_3d = hipMemcpy3D(copy: *mut Memcpy3DParms);
+    /// `hipGetMipmappedArrayLevel`.
+    fn get_mipmapped_array_level = hipGetMipmappedArrayLevel(array: *mut *mut c_void, mipmap: *mut c_void, level: u32);
     /// `hipRuntimeGetVersion`.
     fn runtime_get_version = hipRuntimeGetVersion(version: *mut i32);
     /// `hipGetDeviceCount`.
@@ -195,10 +199,55 @@ pub(crate) fn capture_of(stream: u64) -> Option<u64> {
     (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
 }
 
+/// Address and length in bytes of a variable of a module or library; `api` is `hipModuleGetGlobal` or `hipLibraryGetGlobal`.
+pub(crate) fn global(api: usize, module: u64, name: &std::ffi::CStr) -> Option<(u64, u64)> {
+    let _last_error = LastError::keep();
+    let address = real::address(recorder::runtime(), api);
+    if address.is_null() {
+        return None;
+    }
+    let (mut found, mut len_bytes) = (std::ptr::null_mut(), 0usize);
+    // SAFETY: the address is that of one of the two entry points, which share this prototype; the module is alive, the name
+    // is a C string, and the results are writable.
+    let code = unsafe {
+        let real: unsafe extern "C-unwind" fn(*mut *mut c_void, *mut usize, *mut c_void, *const libc::c_char) -> i32 =
+            std::mem::transmute(address);
+        real(&mut found, &mut len_bytes, module as *mut c_void, name.as_ptr())
+    };
+    (code == 0 && !found.is_null()).then_some((found as u64, len_bytes as u64))
+}
+
+/// `hipMemcpy3DParms`: positions and extents count elements of the array that takes part.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memcpy3DParms {
+    pub(crate) from_array: u64,
+    pub(crate) from: [u64; 3],
+    /// `hipPitchedPtr`: address, bytes from row to row, bytes in a row, rows.
+    pub(crate) from_memory: [u64; 4],
+    pub(crate) to_array: u64,
+    pub(crate) to: [u64; 3],
+    pub(crate) to_memory: [u64; 4],
+    pub(crate) extent: [u64; 3],
+    pub(crate) kind: i32,
+    pub(crate) padding: i32,
+}
+
+const _: () = assert!(size_of::<Memcpy3DParms>() == 160);
+
+impl Memcpy3DParms {
+    /// The struct as it lies in memory.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        // SAFETY: plain integers without gaps, all initialised.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+}
+
 /// An array's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArrayShape {
-    element_bytes: u64,
+    /// Bytes of an element.
+    pub(crate) element_bytes: u64,
     /// Bytes in a row.
     pub(crate) width_bytes: u64,
     /// Rows; zero in one dimension.

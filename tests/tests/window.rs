@@ -10,7 +10,7 @@ use hrr_tests::replaying::Replay;
 use hrr_tests::workload::Workload;
 
 /// Results that an iteration of the workload reads back.
-const RESULTS: u64 = 5;
+const RESULTS: u64 = 7;
 
 fn record(window: &str, arguments: &[&str]) -> Recording {
     record_with(&Workload::new("window", arguments), Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)])

@@ -1,6 +1,6 @@
 // A long loop over things that were made before it: what a window in its middle must bring with it. Two threads take turns;
 // each iteration launches a kernel on memory that earlier ones wrote, a graph whose making is long past, a kernel of a
-// module, and changes a variable; results are read back at the end of every iteration.
+// module, and changes a variable, in turn that of a module; results are read back at the end of every iteration.
 // usage: window [iterations] [how windows are opened: -, api FROM TO, signal FROM TO, pace MILLISECONDS]
 #include <dlfcn.h>
 #include <signal.h>
@@ -17,17 +17,30 @@ constexpr int kElements = 1000;
 struct Shared {
   hipStream_t stream, made_and_gone;
   hipEvent_t start, stop;
-  hipModule_t module;
-  hipFunction_t transform;
+  hipModule_t module, variables;
+  hipFunction_t transform, count;
   hipGraphExec_t executable;
   hipMemPool_t pool;
-  hipArray_t array;
+  hipArray_t array, volume;
+  hipMipmappedArray_t mipmap;
   uint32_t *plain, *pooled, *pitched, *other_data, *freed, *pinned;
   size_t pitch;
 };
 
 // Launches per iteration: mix, graph, transform, use_counter.
 constexpr int kLaunches = 4;
+
+// Copies the last two slices of the volume, `width` words of each row.
+void copy_volume(hipArray_t volume, uint32_t* words, hipMemcpyKind kind, size_t width) {
+  hipMemcpy3DParms copy = {};
+  const hipPitchedPtr host = make_hipPitchedPtr(words, width * sizeof(uint32_t), width, 4);
+  (kind == hipMemcpyHostToDevice ? copy.dstArray : copy.srcArray) = volume;
+  (kind == hipMemcpyHostToDevice ? copy.srcPtr : copy.dstPtr) = host;
+  (kind == hipMemcpyHostToDevice ? copy.dstPos : copy.srcPos) = make_hipPos(0, 0, 1);
+  copy.extent = make_hipExtent(width, 4, 2);
+  copy.kind = kind;
+  CHECK(hipMemcpy3D(&copy));
+}
 
 void make(Shared& s, const char* program) {
   const unsigned blocks = blocks_for(kElements);
@@ -60,6 +73,10 @@ void make(Shared& s, const char* program) {
   const std::vector<char> image = read_file(kernel_path(program, "same_name_add"));
   CHECK(hipModuleLoadData(&s.module, image.data()));
   CHECK(hipModuleGetFunction(&s.transform, s.module, "transform"));
+  // Its variables change with each launch, and the program never asks where they are.
+  const std::vector<char> counting = read_file(kernel_path(program, "standard"));
+  CHECK(hipModuleLoadData(&s.variables, counting.data()));
+  CHECK(hipModuleGetFunction(&s.count, s.variables, "use_counter"));
   hipGraph_t graph;
   hipEvent_t fork, join;
   CHECK(hipEventCreateWithFlags(&fork, hipEventDisableTiming));
@@ -84,6 +101,17 @@ void make(Shared& s, const char* program) {
   uint32_t texels[64];
   for (uint32_t i = 0; i < 64; i++) texels[i] = 7000 + i;
   CHECK(hipMemcpy2DToArray(s.array, 0, 0, texels, 64, 64, 4, hipMemcpyHostToDevice));
+  // Not every runtime has these.
+  if (hipMalloc3DArray(&s.volume, &words, make_hipExtent(8, 4, 3), hipArrayDefault) == hipSuccess) {
+    copy_volume(s.volume, texels, hipMemcpyHostToDevice, 8);
+    copy_volume(s.volume, texels + 32, hipMemcpyHostToDevice, 4);
+  }
+  if (hipMallocMipmappedArray(&s.mipmap, &words, make_hipExtent(16, 8, 0), 2, 0) == hipSuccess) {
+    hipArray_t level;
+    CHECK(hipGetMipmappedArrayLevel(&level, s.mipmap, 1));
+    CHECK(hipMemcpy2DToArray(level, 0, 0, texels + 8, 32, 32, 4, hipMemcpyHostToDevice));
+  }
+  (void)hipGetLastError();
   const uint32_t table[4] = {2, 20, 200, 2000};
   CHECK(hipMemcpyToSymbol(HIP_SYMBOL(step_table), table, sizeof table, 0, hipMemcpyHostToDevice));
   CHECK(hipEventRecord(s.start, s.stream));
@@ -122,7 +150,12 @@ void iterate(Shared& s, int i) {
   CHECK(hipGraphLaunch(s.executable, s.stream));
   void* arguments[] = {&s.other_data, &amount, &n};
   CHECK(hipModuleLaunchKernel(s.transform, blocks, 1, 1, kThreads, 1, 1, 0, s.stream, arguments, nullptr));
-  LAUNCH(use_counter, 1, kThreads, 0, s.stream, fleeting, uint32_t(i % 3), 16);
+  // Of the two variables of one name each has its turn.
+  uint32_t step = uint32_t(i % 3 + 1);
+  int few = 16;
+  void* counting[] = {&fleeting, &step, &few};
+  if (i / 2 % 2 == 0) LAUNCH(use_counter, 1, kThreads, 0, s.stream, fleeting, step, few);
+  else CHECK(hipModuleLaunchKernel(s.count, 1, 1, 1, kThreads, 1, 1, 0, s.stream, counting, nullptr));
   CHECK(hipEventRecord(s.stop, s.stream));
   Words counter(16), rows(25 * 40), texels(64), other(kElements);
   CHECK(hipMemcpyAsync(s.pinned, s.plain, bytes, hipMemcpyDeviceToHost, s.stream));
@@ -135,6 +168,18 @@ void iterate(Shared& s, int i) {
   CHECK(hipMemcpy2D(rows.data(), 100, s.pitched, s.pitch, 100, 40, hipMemcpyDeviceToHost));
   CHECK(hipMemcpy2DFromArray(texels.data(), 64, s.array, 0, 0, 64, 4, hipMemcpyDeviceToHost));
   REQUIRE(texels[63] == 7063, "the array's last element is %u", texels[63]);
+  if (s.volume) {
+    Words volume(64);
+    copy_volume(s.volume, volume.data(), hipMemcpyDeviceToHost, 8);
+    REQUIRE(volume[0] == 7032 && volume[63] == 7063, "the volume has %u and %u", volume[0], volume[63]);
+  }
+  if (s.mipmap) {
+    hipArray_t level;
+    Words small(32);
+    CHECK(hipGetMipmappedArrayLevel(&level, s.mipmap, 1));
+    CHECK(hipMemcpy2DFromArray(small.data(), 32, level, 0, 0, 32, 4, hipMemcpyDeviceToHost));
+    REQUIRE(small[31] == 7039, "the second level's last element is %u", small[31]);
+  }
   CHECK(hipStreamDestroy(brief));
 }
 

@@ -102,9 +102,9 @@ mod tests {
         // SAFETY: both vectors are as long as is said.
         assert!(unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len(), Trust::Doubtful) });
         assert_eq!(from, to);
-        // SAFETY: the target is writable; the source need not be anything.
         assert!(is_plausible(4096, Trust::Doubtful) && is_plausible(1 << 50, Trust::Readable));
         assert!(!is_plausible(1 << 50, Trust::Doubtful));
+        // SAFETY: the target is writable; the source need not be anything.
         assert!(!unsafe { copy(std::ptr::dangling(), to.as_mut_ptr(), 16, Trust::Doubtful) });
     }
 

@@ -5,7 +5,7 @@
 //! | [`trigger`] | what opens and closes a window |
 //! | [`keep`], [`objects`] | outside a window: which calls matter later, and what the program has made and not ended |
 //! | [`outside`] | entry and return of a call outside a window |
-//! | [`preamble`] | at its opening: the kept calls, and what device memory holds, written in front of it |
+//! | [`preamble`], [`contents`] | at its opening: the kept calls, and what device memory holds, written in front of it |
 //! | [`api`] | `hrr_capture_start` and `hrr_capture_stop` |
 //!
 //! Outside a window calls that do work pass unrecorded. A window is opened at the entry of a call, which is the first one in
@@ -16,6 +16,7 @@
 //! While a stream is being captured no window is opened or closed: reading back would spoil the capture.
 
 pub(crate) mod api;
+mod contents;
 pub(crate) mod keep;
 pub(crate) mod objects;
 pub(crate) mod outside;

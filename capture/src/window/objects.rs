@@ -164,12 +164,16 @@ impl Objects {
         self.containing(address).is_some()
     }
 
-    /// Handles of a kind that are there.
-    pub(super) fn handles(&self, kind: HandleKind) -> Vec<u64> {
-        let handle =
-            |key: &Key| if let Key::Handle(found, value) = key { (*found == kind).then_some(*value) } else { None };
-        let mut found: Vec<u64> =
-            self.keys.iter().filter(|&(_, &id)| self.alive(id)).filter_map(|(key, _)| handle(key)).collect();
+    /// Handles of a kind that are there, with the devices they were made on.
+    pub(super) fn handles(&self, kind: HandleKind) -> Vec<(u64, i32)> {
+        let mut found: Vec<(u64, i32)> = Vec::new();
+        for (key, &id) in &self.keys {
+            if let (Key::Handle(of, value), true, Some(object)) = (*key, self.alive(id), self.objects.get(&id))
+                && of == kind
+            {
+                found.push((value, object.device));
+            }
+        }
         found.sort_unstable();
         found
     }

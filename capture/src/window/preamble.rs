@@ -6,27 +6,19 @@
 //! everything in it. Where the thread that made a call had another device, the device is set; stream captures are begun
 //! relaxed, since calls of other threads may stand between those that are captured.
 
-use std::ffi::c_void;
 use std::io;
 use std::sync::Arc;
 
-use hrr_format::catalogue::HandleKind;
 use hrr_format::record::{BlobRef, HEADER_BYTES, Presence, SectionTag, flag, offset};
 use hrr_format::record_builder::RecordBuilder;
 
 use super::objects::Objects;
 use crate::clock;
-use crate::contents::blob_writer::BlobWriter;
 use crate::process::{self, Process};
 use crate::runtime::{self, LastError};
 use crate::shims::id;
 use crate::writer::ThreadStream;
 
-/// Longest memory in bytes that one copy restores.
-const COPY_BYTES: u64 = 16 << 20;
-/// `hipMemcpyHostToDevice`, `hipMemcpyDeviceToHost`.
-const TO_DEVICE: u64 = 1;
-const TO_HOST: i32 = 2;
 /// `hipStreamCaptureModeRelaxed`.
 const RELAXED: u64 = 2;
 
@@ -76,12 +68,13 @@ pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written
     preamble.written
 }
 
-struct Preamble {
-    process: &'static Process,
+/// The stream of what stands in front of a window, being written.
+pub(super) struct Preamble {
+    pub(super) process: &'static Process,
     stream: Arc<ThreadStream>,
     /// The device that the calls so far have left current.
     device: i32,
-    written: Written,
+    pub(super) written: Written,
 }
 
 impl Preamble {
@@ -108,13 +101,13 @@ impl Preamble {
         Ok(())
     }
 
-    fn put_built(&mut self, record: RecordBuilder) -> io::Result<()> {
+    pub(super) fn put_built(&mut self, record: RecordBuilder) -> io::Result<()> {
         let words: Vec<u64> =
             record.build().as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         self.put(&words)
     }
 
-    fn set_device(&mut self, device: i32) -> io::Result<()> {
+    pub(super) fn set_device(&mut self, device: i32) -> io::Result<()> {
         if device == self.device {
             return Ok(());
         }
@@ -137,114 +130,10 @@ impl Preamble {
         Ok(())
     }
 
-    /// What memory, arrays and variables hold.
-    fn contents(&mut self, writer: &BlobWriter, objects: &Objects, devices: &[i32]) -> io::Result<()> {
-        for (address, len_bytes) in self.process.allocations().on_device() {
-            if !objects.holds(address) {
-                continue;
-            }
-            let mut at = 0;
-            while at < len_bytes {
-                let len = COPY_BYTES.min(len_bytes - at);
-                let from = address + at;
-                // SAFETY: the memory is the program's, who can free none of it now; the runtime refuses what it cannot read.
-                let read = |to: *mut u8, skip: u64, len: usize| unsafe {
-                    runtime::memcpy(to.cast(), (from + skip) as *const c_void, len, TO_HOST)
-                };
-                let Some((blob, host)) = contents(writer, len, read) else {
-                    self.written.unrestored += 1;
-                    break;
-                };
-                self.restore(id::hipMemcpy, &[from, host, len, TO_DEVICE], 1, blob)?;
-                at += len;
-            }
-        }
-        for (symbol, len_bytes) in objects.variables() {
-            for &device in devices {
-                // SAFETY: the device is one that the program has used; `write` puts the thread's own back.
-                if unsafe { runtime::set_device(device) } != 0 {
-                    continue;
-                }
-                // SAFETY: the symbol is registered; the runtime refuses what it cannot read.
-                let read = |to: *mut u8, skip: u64, len: usize| unsafe {
-                    runtime::memcpy_from_symbol(to.cast(), symbol as *const c_void, len, skip as usize, TO_HOST)
-                };
-                match contents(writer, len_bytes, read) {
-                    Some((blob, host)) => {
-                        self.set_device(device)?;
-                        self.restore(id::hipMemcpyToSymbol, &[symbol, host, len_bytes, 0, TO_DEVICE], 1, blob)?;
-                    }
-                    None => self.written.unrestored += 1,
-                }
-            }
-        }
-        for array in objects.handles(HandleKind::Array) {
-            let shape = runtime::array_shape(array).filter(|shape| shape.depth == 0);
-            let Some((width_bytes, rows)) = shape.map(|shape| (shape.width_bytes, shape.height.max(1))) else {
-                self.written.unrestored += 1;
-                continue;
-            };
-            // Pieces of a buffer hold whole rows where a row's length divides theirs; others are read row by row.
-            let read = |to: *mut u8, skip: u64, len: usize| -> i32 {
-                let mut done = 0;
-                while done < len as u64 {
-                    let (row, column) = ((skip + done) / width_bytes, (skip + done) % width_bytes);
-                    let width = (width_bytes - column).min(len as u64 - done);
-                    // SAFETY: the array is alive; the target is writable for the rest of the piece.
-                    let code = unsafe {
-                        runtime::memcpy_2d_from_array(
-                            to.add(done as usize).cast(),
-                            width as usize,
-                            array as *mut c_void,
-                            column as usize,
-                            row as usize,
-                            width as usize,
-                            1,
-                            TO_HOST,
-                        )
-                    };
-                    if code != 0 {
-                        return code;
-                    }
-                    done += width;
-                }
-                0
-            };
-            match contents(writer, width_bytes.saturating_mul(rows), read) {
-                Some((blob, host)) => {
-                    let words = [array, 0, 0, host, width_bytes, width_bytes, rows, TO_DEVICE];
-                    self.restore(id::hipMemcpy2DToArray, &words, 3, blob)?;
-                }
-                None => self.written.unrestored += 1,
-            }
-        }
-        Ok(())
-    }
-
     /// Appends a copy of contents to the device, whose source is parameter `source`.
-    fn restore(&mut self, api: usize, words: &[u64], source: u8, blob: BlobRef) -> io::Result<()> {
+    pub(super) fn restore(&mut self, api: usize, words: &[u64], source: u8, blob: BlobRef) -> io::Result<()> {
         self.written.restored_bytes += blob.size_bytes;
         let record = RecordBuilder::new(api as u16, words);
         self.put_built(record.section(SectionTag::BlobIn, source, Presence::Present, &blob.to_bytes()))
     }
-}
-
-/// Reads contents piece by piece into the store; returns their number, and the address that stands for the host's.
-fn contents(writer: &BlobWriter, len_bytes: u64, read: impl Fn(*mut u8, u64, usize) -> i32) -> Option<(BlobRef, u64)> {
-    let len = usize::try_from(len_bytes).ok().filter(|&len| len > 0)?;
-    let mut buffer = writer.buffer(len)?;
-    let mut skip = 0;
-    let mut host = 0;
-    for piece in buffer.pieces_mut() {
-        if host == 0 {
-            host = piece.as_ptr() as u64;
-        }
-        if read(piece.as_mut_ptr(), skip, piece.len()) != 0 {
-            return None;
-        }
-        skip += piece.len() as u64;
-    }
-    let number = writer.blobs.next_number();
-    writer.submit(writer.blobs, number, buffer);
-    Some((BlobRef { number, size_bytes: len_bytes }, host))
 }

@@ -14,6 +14,16 @@ const SECTION_HEADER_BYTES: usize = 64;
 const PT_NOTE: u32 = 4;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+/// `Elf64_Sym`: name (4 bytes), info (1), other (1), section (2), value (8), size (8).
+const SYMBOL_BYTES: usize = 24;
+const STT_OBJECT: u8 = 1;
+const STB_LOCAL: u8 = 0;
+const SHN_UNDEF: u16 = 0;
+const SHF_WRITE: u64 = 1;
+const SHT_RELA: u32 = 4;
+/// `Elf64_Rela`: offset (8 bytes), info (8), addend (8).
+const RELOCATION_BYTES: usize = 24;
 const NOTE_HEADER_BYTES: usize = 12;
 
 /// A range of the file that a header names.
@@ -108,6 +118,56 @@ pub(super) fn len_bytes<B: ReadAt + ?Sized>(bytes: &B) -> Option<usize> {
         }
     }
     Some(furthest)
+}
+
+/// A data object that a file exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    pub(super) name: String,
+    /// It can be written to, and the loader stores no address in it.
+    pub(super) is_plain: bool,
+}
+
+/// The data objects that the file exports, by its dynamic symbol table; none where it is malformed.
+pub(super) fn objects(bytes: &[u8]) -> Vec<Object> {
+    let mut found = Vec::new();
+    let Some(table) = machine(bytes).and_then(|_| section_headers(bytes)) else { return found };
+    let sections: Vec<Range> = (0..table.count).map_while(|index| section(bytes, &table, index)).collect();
+    let contents = |range: &Range| bytes.get(range.offset..range.offset.checked_add(range.size)?);
+    let mut relocated: Vec<u64> = Vec::new();
+    for range in sections.iter().filter(|range| range.kind == SHT_RELA) {
+        let entries = contents(range).unwrap_or_default().chunks_exact(RELOCATION_BYTES);
+        relocated.extend(entries.filter_map(|entry| entry.u64_at(0)));
+    }
+    relocated.sort_unstable();
+    // A section whose header was read has the fields of one.
+    let header = |index: usize| table.offset + index * table.entry_bytes;
+    let is_writable = |index: u16| {
+        usize::from(index) < sections.len()
+            && bytes.u64_at(header(index.into()) + 8).is_some_and(|flags| flags & SHF_WRITE != 0)
+    };
+    for (index, range) in sections.iter().enumerate().filter(|(_, range)| range.kind == SHT_DYNSYM) {
+        let link = bytes.u32_at(header(index) + 40).unwrap_or(0);
+        let Some(names) = sections.get(link as usize).and_then(contents) else { return found };
+        for symbol in contents(range).unwrap_or_default().chunks_exact(SYMBOL_BYTES) {
+            let (kind, binding) = (symbol[4] & 0xf, symbol[4] >> 4);
+            let place = symbol.u16_at(6).filter(|&section| section != SHN_UNDEF);
+            let (Some(place), Some(start), Some(size)) = (place, symbol.u64_at(8), symbol.u64_at(16)) else { continue };
+            if kind != STT_OBJECT || binding == STB_LOCAL {
+                continue;
+            }
+            let next = relocated.partition_point(|&at| at < start);
+            let name = symbol.u32_at(0).and_then(|at| names.get(at as usize..)).unwrap_or_default();
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            if let Ok(name) = std::str::from_utf8(name)
+                && !name.is_empty()
+            {
+                let relocated = relocated.get(next).is_some_and(|&at| at < start.saturating_add(size));
+                found.push(Object { name: name.to_owned(), is_plain: is_writable(place) && !relocated });
+            }
+        }
+    }
+    found
 }
 
 /// The contents of the first note with a name and type, out of the note segments or, without any, the note sections.

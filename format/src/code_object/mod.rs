@@ -14,7 +14,7 @@ mod error;
 mod read_at;
 mod signature;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 pub use bundle::processor;
 pub use error::CodeObjectError;
@@ -124,6 +124,28 @@ pub fn signatures(image: &[u8]) -> Result<Vec<KernelSignature>, CodeObjectError>
     }
 }
 
+/// Names of the variables of all ELF images in a code object, each once, in order. An image that cannot be read has none.
+///
+/// Left out are kernel descriptors, what compilers add of their own, what cannot be written to, and variables whose value is
+/// for a loader to know, since it is true at one place in memory only: addresses that it stores, and the pointers of managed
+/// variables.
+pub fn variables(image: &[u8]) -> Vec<String> {
+    /// Suffix of what a managed variable's pointer, which has the plain name, points to at first.
+    const MANAGED: &str = ".managed";
+    let mut found = BTreeMap::new();
+    // What is malformed ends the search; what was found until then counts.
+    let _ = visit_targets(image, |target| {
+        for object in elf::objects(target.image) {
+            *found.entry(object.name).or_insert(true) &= object.is_plain;
+        }
+        Ok(())
+    });
+    let own = |name: &str| name.ends_with(".kd") || name.ends_with(MANAGED) || name.starts_with("__");
+    let is_managed = |name: &str| found.contains_key(&format!("{name}{MANAGED}"));
+    let wanted = found.iter().filter(|&(name, &is_plain)| is_plain && !own(name) && !is_managed(name));
+    wanted.map(|(name, _)| name.clone()).collect()
+}
+
 /// The kernels that a metadata note of an AMD GPU image describes.
 ///
 /// # Errors
@@ -228,6 +250,65 @@ mod tests {
             let _ = signatures(&image);
             let _ = image_len(&image);
             let _ = amdgpu_metadata::parse(&bytes);
+        }
+    }
+
+    #[test]
+    fn variables_are_those_that_a_program_could_have_written_to() {
+        /// Section headers: null, `.dynsym`, its names, writable data, constants, relocations.
+        const SECTIONS: [(u32, u64, &[u8]); 6] = [
+            (0, 0, b""),
+            (11, 0, b""),
+            (3, 0, b"\0plain\0constant\0pointer\0k.kd\0m\0m.managed\0local\0elsewhere\0"),
+            (1, 1, b""),
+            (1, 0, b""),
+            (4, 0, &[8, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        // Name, kind and binding, section, address; 16 bytes each.
+        let symbols: [(&str, u8, u16, u64); 8] = [
+            ("plain", 0x11, 3, 0x1000),
+            ("constant", 0x11, 4, 0x1100),
+            ("pointer", 0x11, 3, 0x1200),
+            ("k.kd", 0x11, 3, 0x1300),
+            ("m", 0x11, 3, 0x1400),
+            ("m.managed", 0x11, 3, 0x1500),
+            ("local", 0x01, 3, 0x1600),
+            ("elsewhere", 0x11, 0, 0),
+        ];
+        let names = SECTIONS[2].2;
+        let mut table = Vec::new();
+        for (name, info, section, address) in symbols {
+            let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+            let at = names.windows(wanted.len()).position(|found| found == wanted).unwrap() as u32 + 1;
+            table.extend(at.to_le_bytes());
+            table.extend([info, 0]);
+            table.extend(section.to_le_bytes());
+            table.extend(address.to_le_bytes());
+            table.extend(16u64.to_le_bytes());
+        }
+        let mut file = vec![0u8; 64];
+        file[..6].copy_from_slice(&elf::MAGIC);
+        file[18..20].copy_from_slice(&elf::MACHINE_AMDGPU.to_le_bytes());
+        file[58..60].copy_from_slice(&64u16.to_le_bytes());
+        file[60..62].copy_from_slice(&6u16.to_le_bytes());
+        let mut headers = Vec::new();
+        for (index, (kind, flags, contents)) in SECTIONS.into_iter().enumerate() {
+            let contents = if index == 1 { &table } else { contents };
+            let mut header = [0u8; 64];
+            header[4..8].copy_from_slice(&kind.to_le_bytes());
+            header[8..16].copy_from_slice(&flags.to_le_bytes());
+            header[24..32].copy_from_slice(&(file.len() as u64).to_le_bytes());
+            header[32..40].copy_from_slice(&(contents.len() as u64).to_le_bytes());
+            header[40..44].copy_from_slice(&2u32.to_le_bytes());
+            headers.extend(header);
+            file.extend(contents);
+        }
+        let at = file.len() as u64;
+        file[40..48].copy_from_slice(&at.to_le_bytes());
+        file.extend(headers);
+        assert_eq!(variables(&file), ["plain"]);
+        for cut in 0..file.len() {
+            let _ = variables(&file[..cut]);
         }
     }
 
