@@ -5,6 +5,9 @@
 // usage: contexts [rounds]
 #include "workload.hpp"
 
+// Deprecated calls are still called by programs.
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+
 namespace {
 
 constexpr int kDevices = 2, kWorkers = 4;
