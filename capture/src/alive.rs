@@ -4,7 +4,7 @@
 //! is eight bytes, written in place; a process that ends well needs none and may have one all the same.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
 use hrr_format::archive::ALIVE_FILE;
@@ -22,7 +22,7 @@ pub(crate) fn beat() {
     let path = process::current().dir().join(ALIVE_FILE);
     // Not truncated: a process that is killed now leaves the sign before this one. Where it cannot be written the archive
     // tells less, and nothing else.
-    if let Ok(file) = OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+    if let Ok(file) = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path) {
         let _ = file.write_all_at(&clock::tick().to_le_bytes(), 0);
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use hrr_format::manifest::RANK_VARIABLES;
 use hrr_format::stream_file::ContentsMode;
 
 use crate::ring;
@@ -25,9 +26,6 @@ const HOST_SNAPSHOT_SCOPE: &CStr = c"HIP_HRR_HOST_SNAPSHOT_SCOPE";
 const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
 /// Keeps the last calls only.
 const FLIGHT_RECORDER: &CStr = c"HIP_HRR_FLIGHT_RECORDER";
-/// Where launchers put a process's rank, in order of preference.
-const RANKS: [&CStr; 5] =
-    [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
 
 /// What the environment asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -201,7 +199,7 @@ pub(crate) fn rank() -> Option<u64> {
 }
 
 fn rank_text(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<OsString> {
-    RANKS.iter().find_map(|name| variable(name))
+    RANK_VARIABLES.iter().find_map(|name| variable(name))
 }
 
 fn hostname() -> OsString {

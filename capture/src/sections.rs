@@ -9,13 +9,13 @@ use std::path::Path;
 
 use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLayout};
 use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
-use hrr_format::record::{BlobRef, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
+use hrr_format::record::{BlobRef, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy, Way};
 use crate::contents::host_memory;
-use crate::contents::memory::Trust;
+use crate::contents::memory::{self, Trust};
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
 use crate::hooks::{self, GraphHook, Hook, HookCall};
@@ -455,6 +455,9 @@ impl Drafting<'_> {
         let Some(writer) = self.call.process.blobs() else {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
+        if !memory::is_plausible(len_bytes, trust) {
+            return (Presence::Absent, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
+        }
         let number = writer.blobs.next_number();
         // What is read later may be gone by then, unless it is pinned.
         if self.call.process.pending().read_later(number, region, self.trust(region)) {
@@ -506,11 +509,24 @@ impl Drafting<'_> {
                 let (presence, reference) = unsafe { self.blob_in(&region, len_bytes, self.trust(&region)) };
                 let len = if presence == Presence::Absent { 0 } else { BYTES };
                 self.push(SectionTag::GraphHostIn, NO_PARAM, presence, len, inline(address, reference));
+                self.rows_of(&region);
             }
             if access.writes() {
                 let (presence, reference) = self.blob_out(region, len_bytes);
                 self.push(SectionTag::GraphHostOut, NO_PARAM, presence, BYTES, inline(address, reference));
+                self.rows_of(&region);
             }
+        }
+    }
+
+    /// How the rows lie of the region whose section was just pushed, where they have gaps. So many rows that they cannot be
+    /// counted in 32 bits would not fit in any memory with gaps.
+    fn rows_of(&mut self, region: &Region) {
+        let counts = u32::try_from(region.height).ok().zip(u32::try_from(region.depth).ok());
+        if let (None, Some((rows, slices))) = (region.as_range(), counts) {
+            let rows = HostRows { rows, slices, pitch_bytes: region.pitch_bytes, slice_bytes: region.slice_bytes };
+            let source = Source::Inline(rows.to_bytes());
+            self.push(SectionTag::GraphHostRows, NO_PARAM, Presence::Present, HostRows::BYTES, source);
         }
     }
 

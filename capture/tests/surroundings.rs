@@ -3,8 +3,8 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hrr_format::archive::Archive;
@@ -176,6 +176,43 @@ fn contents_that_a_full_disk_has_no_room_for_end_the_recording_and_not_the_progr
     let read = whole.filter(|entry| archive.blobs().get(entry.number).is_ok_and(|bytes| bytes.is_some()));
     let read = read.count();
     assert!(read >= 15, "{read} of 16 contents that a mebibyte has room for: {stderr}");
+}
+
+#[test]
+fn a_length_that_is_far_from_the_truth_takes_no_room() {
+    let bench = Bench::new();
+    let source = r#"
+    #include <sys/mman.h>
+    int main(void) {
+        void* d;
+        hipMalloc(&d, 1 << 16);
+        char* source = mmap(0, 1 << 21, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        munmap(source + (1 << 20), 1 << 20);
+        memset(source, 7, 1 << 20);
+        hipMemcpy(d, source, 1ull << 40, hipMemcpyHostToDevice);
+        hipMemcpy(d, source, 1 << 16, hipMemcpyHostToDevice);
+        puts("done");
+        return 0;
+    }"#;
+    let run = bench.record("far_from_the_truth", source, Mode::Contents);
+    assert_eq!(
+        run.output.stdout,
+        b"done
+"
+    );
+    let archive = run.archive();
+    let known = archive.blobs().index().entries();
+    assert_eq!(known.iter().map(|entry| entry.len_bytes).collect::<Vec<_>>(), [1 << 16]);
+    let blobs = walk(&run.root).into_iter().filter_map(|path| std::fs::metadata(path).ok());
+    // In units of 512 bytes.
+    let taken: u64 = blobs.map(|file| file.blocks() * 512).sum();
+    assert!(taken < 16 << 20, "{taken} bytes of the disk");
+}
+
+/// All files below a directory.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
 #[test]

@@ -84,7 +84,11 @@ fn a_forked_child_records_into_its_own_directory() {
     let source = r#"
     #include <sys/wait.h>
     static volatile int go = 1;
-    static void* busy(void* p) { while (go) { int d; hipGetDevice(&d); } return 0; }
+    // With pauses, or it would fill a disk on a machine that takes long over the rest.
+    static void* busy(void* p) {
+        while (go) { int d; for (int k = 0; k < 200; k++) hipGetDevice(&d); usleep(100); }
+        return 0;
+    }
     int main(void) {
         pthread_t t;
         int d;

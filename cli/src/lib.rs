@@ -20,6 +20,7 @@
 
 mod manual;
 mod reference;
+mod text;
 mod variable;
 
 use std::io::{self, Write};
@@ -27,6 +28,7 @@ use std::io::{self, Write};
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
+pub use text::size_text;
 pub use variable::{Audience, Variable};
 
 /// What a program writes about itself, with its hidden option `--generate`.

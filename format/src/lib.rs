@@ -18,6 +18,34 @@
 //! * [`hip_error`]: names of return codes
 //!
 //! No HIP runtime is touched here, and no policy on what to record is made here.
+//!
+//! An archive that is made and read back:
+//!
+//! ```
+//! use hrr_format::archive::Archive;
+//! use hrr_format::archive_writer::ArchiveWriter;
+//! use hrr_format::catalogue::Api;
+//! use hrr_format::record_builder::RecordBuilder;
+//! use hrr_format::stream_file::ContentsMode;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let root = folder.path().join("app.hrr");
+//! // One process of one thread, which made one call: entered at tick 10, returned at tick 12.
+//! let wait = Api::by_name("hipDeviceSynchronize").ok_or("no such entry point")?;
+//! let mut writer = ArchiveWriter::create(&root.join("pid-7"), 7, ContentsMode::MetadataOnly)?;
+//! writer.stream(0, 7, "main", &[RecordBuilder::new(wait.id, &[]).ticks(10, 12).build()])?;
+//! writer.finish()?;
+//!
+//! let archive = Archive::open(&root)?;
+//! for stream in archive.streams() {
+//!     for record in stream.records() {
+//!         // An id means what the archive's manifest says, whatever this build's numbering.
+//!         let name = archive.api(record.api()).name;
+//!         assert_eq!((name, record.begin(), record.end(), record.ret()), ("hipDeviceSynchronize", 10, 12, 0));
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[doc(hidden)]
 pub mod abi;

@@ -8,6 +8,7 @@
 //! filled with their defaults.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,9 @@ pub const VERSION: u32 = 1;
 pub const ROOT_VERSION: u32 = 1;
 /// Longest manifest in bytes that a reader loads.
 pub const MAX_BYTES: u64 = 64 << 20;
+/// Environment variables in which launchers give a process its rank, in order of preference: Slurm, Open MPI, MVAPICH2, PALS, PMI.
+pub const RANK_VARIABLES: [&CStr; 5] =
+    [c"SLURM_PROCID", c"OMPI_COMM_WORLD_RANK", c"MV2_COMM_WORLD_RANK", c"PALS_RANKID", c"PMI_RANK"];
 
 /// The clock that ticks are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -145,6 +145,9 @@ pub enum SectionTag {
     HostRanges = 12,
     /// What ranges of host memory held before: a [`BlobRef`].
     HostBefore = 13,
+    /// How the rows of the host memory lie that the section in front of it names, where there are gaps between them:
+    /// [`HostRows`].
+    GraphHostRows = 14,
 }
 
 impl SectionTag {
@@ -164,6 +167,7 @@ impl SectionTag {
             11 => Self::Note,
             12 => Self::HostRanges,
             13 => Self::HostBefore,
+            14 => Self::GraphHostRows,
             _ => return None,
         })
     }
@@ -218,6 +222,48 @@ impl BlobRef {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.number.to_le_bytes());
         bytes[8..].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes
+    }
+}
+
+/// How rows of host memory lie whose contents are packed.
+///
+/// | offset | type | |
+/// |---|---|---|
+/// | 0 | u32 | rows in a slice |
+/// | 4 | u32 | slices |
+/// | 8 | u64 | bytes from row to row |
+/// | 16 | u64 | bytes from slice to slice |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRows {
+    /// Rows in a slice.
+    pub rows: u32,
+    /// Slices.
+    pub slices: u32,
+    /// Bytes from row to row.
+    pub pitch_bytes: u64,
+    /// Bytes from slice to slice.
+    pub slice_bytes: u64,
+}
+
+impl HostRows {
+    /// Size on disk in bytes.
+    pub const BYTES: usize = 24;
+
+    /// Reads what a [`SectionTag::GraphHostRows`] holds.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let counts = u64_at(bytes, 0)?;
+        let (rows, slices) = (counts as u32, (counts >> 32) as u32);
+        Some(HostRows { rows, slices, pitch_bytes: u64_at(bytes, 8)?, slice_bytes: u64_at(bytes, 16)? })
+    }
+
+    /// The bytes on disk.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.slices.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.pitch_bytes.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.slice_bytes.to_le_bytes());
         bytes
     }
 }

@@ -291,11 +291,6 @@ impl StreamFile {
         let used = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         &rest[..used]
     }
-
-    /// The record at an offset that [`Records::offset`] gave.
-    pub fn record_at(&self, offset_bytes: usize) -> Option<Record<'_>> {
-        Record::parse(self.bytes.get(offset_bytes..)?).ok()?
-    }
 }
 
 /// The header page of a ring and its parts, oldest first, each as far as it is used; and whether all of them are.

@@ -186,6 +186,18 @@ fn what_only_the_native_format_has_is_named_and_nothing_is_written() {
 }
 
 #[test]
+fn a_flight_recorder_s_archive_says_that_calls_before_it_are_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ArchiveWriter::create(&dir.path().join("native/pid-7"), 7, ContentsMode::Contents).unwrap();
+    writer.manifest_mut().flight_recorder_bytes = Some(1 << 20);
+    writer.stream(0, 7, "main", &[call("hipDeviceSynchronize", 100, &[]).build()]).unwrap();
+    writer.finish().unwrap();
+    let native = Archive::open(&dir.path().join("native")).unwrap();
+    let refused = write(&native, &dir.path().join("back/pid-7"), Lossy::Refuse).unwrap_err().to_string();
+    assert!(refused.contains("only the last calls of each thread"), "{refused}");
+}
+
+#[test]
 fn a_recording_that_was_not_seen_to_its_end_stays_one() {
     for seen_to_its_end in [true, false] {
         let dir = tempfile::tempdir().unwrap();

@@ -147,15 +147,6 @@ pub struct Comparison {
 pub const SCHEMA_VERSION: u32 = 1;
 
 impl Comparison {
-    /// Reads two reports and compares them.
-    ///
-    /// # Errors
-    /// A report cannot be read or times nothing.
-    pub fn of_files(baseline: &Path, candidate: &Path) -> Result<Self, ReportError> {
-        let (first, second) = (RunReport::read(baseline)?, RunReport::read(candidate)?);
-        Self::of_reports((baseline, &first), (candidate, &second))
-    }
-
     /// Compares two reports, each with the path it is known by.
     ///
     /// # Errors

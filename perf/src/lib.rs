@@ -8,6 +8,24 @@
 //! - [`runner`]: replays on several runtimes in turn; [`merge`]: their processes as one side.
 //!
 //! Nothing here knows of HIP, archives or how a replay works.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use hrr_perf::change::Verdict;
+//! use hrr_perf::comparison::Comparison;
+//! use hrr_perf::report::RunReport;
+//!
+//! // Two runs of ten repetitions each, as `hrr-playback --repeat 10 --report FILE` writes them; times in nanoseconds.
+//! let run = |wall_ns: u64| RunReport {
+//!     repetitions: (0..10).map(|repetition| wall_ns + 1000 * repetition).collect(),
+//!     ..RunReport::default()
+//! };
+//! let (before, after) = (run(1_000_000), run(1_200_000));
+//! let comparison = Comparison::of_reports((Path::new("a.json"), &before), (Path::new("b.json"), &after))?;
+//! assert_eq!(comparison.verdict, Verdict::Slower);
+//! # Ok::<(), hrr_perf::report::ReportError>(())
+//! ```
 
 pub mod change;
 pub mod comparison;

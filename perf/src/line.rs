@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::change::{Change, Verdict};
+use crate::change::Change;
 use crate::report::{CallKind, RunReport};
 
 /// What a line is about.
@@ -170,10 +170,5 @@ impl Line {
     /// Nanoseconds per repetition that the candidate has more.
     pub fn added_ns(&self) -> f64 {
         self.change.added_ns()
-    }
-
-    /// Whether it takes longer, and that is unlikely to be chance.
-    pub fn is_slower(&self) -> bool {
-        self.change.verdict == Verdict::Slower
     }
 }

@@ -26,6 +26,8 @@ const NAMED_SHARE: f64 = 0.15;
 const SMALLEST_TYPICAL: f64 = 0.03;
 /// The same in nanoseconds: clocks tell no less.
 const SMALLEST_TYPICAL_NS: f64 = 25.0;
+/// Part of the largest change among an API's kinds of copies from which another one is of the same cause.
+const ALIKE_SHARE: f64 = 0.5;
 /// Lines named.
 const NAMED: usize = 3;
 
@@ -202,8 +204,11 @@ fn named(tier: Tier, found: &[&Line], lines: &[Line]) -> Vec<String> {
             .iter()
             .filter(|other| other.kind == line.kind && other.api == line.api && line.api.is_some())
             .collect();
-        let all_of_them =
-            tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(|other| found.contains(other));
+        // What became a little longer beside what became much longer was kept waiting by it.
+        let change = |line: &Line| line.change.change.unwrap_or(f64::INFINITY).abs();
+        let largest = siblings.iter().fold(0.0, |largest: f64, other| largest.max(change(other)));
+        let is_alike = |other: &&Line| found.contains(other) && change(other) >= ALIKE_SHARE * largest;
+        let all_of_them = tier == Tier::Copies && siblings.len() > 1 && siblings.iter().all(is_alike);
         let name = match &line.api {
             Some(api) if all_of_them => format!("{api} of every kind"),
             _ => line.name.clone(),
@@ -341,6 +346,11 @@ mod tests {
         lines[0] = line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 350.0);
         lines[1] = line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 350.0);
         assert!(sentence(&lines).ends_with("all of it in hipMemcpyAsync of every kind"));
+        // One that became a little longer is not all of them.
+        lines[0] = line(LineKind::Copy, "hipMemcpyAsync H2D > 16 MiB", api, 300.0, 380.0);
+        lines[1] = line(LineKind::Copy, "hipMemcpyAsync D2H > 16 MiB", api, 300.0, 320.0);
+        assert!(sentence(&lines).contains("in hipMemcpyAsync H2D > 16 MiB"));
+        assert!(!sentence(&lines).contains("of every kind"));
     }
 
     #[test]

@@ -14,13 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hrr_format::archive::{ArchiveError, ArchiveRoot, Process};
+use hrr_format::manifest::RANK_VARIABLES;
 
 /// Names the directory of the process that this one replays, of those in the root on its command line.
 const DIRECTORY: &str = "HRR_REPLAY_PROCESS_DIRECTORY";
 /// Descriptor of the socket to the process that gives the start.
 const START: &str = "HRR_REPLAY_START_SOCKET";
-/// Where launchers put a process's rank, in order of preference.
-const RANKS: [&str; 5] = ["SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK"];
+
+/// Names of the variables in which launchers give a rank.
+fn rank_variables() -> impl Iterator<Item = &'static str> {
+    RANK_VARIABLES.iter().filter_map(|name| name.to_str().ok())
+}
 
 /// Why processes cannot be chosen or replayed.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +34,7 @@ pub enum ProcessesError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// No launcher gave this process a rank.
-    #[error("--rank own: none of {} is set; give a number", RANKS.join(", "))]
+    #[error("--rank own: none of {} is set; give a number", rank_variables().collect::<Vec<_>>().join(", "))]
     NoRank,
     /// No process has the rank.
     #[error("{}: no recorded process has rank {rank}; recorded: {recorded}", root.display())]
@@ -90,7 +94,7 @@ pub fn with_rank(root: &Path, rank: Rank) -> Result<PathBuf, ProcessesError> {
     let rank = match rank {
         Rank::Number(rank) => rank,
         Rank::Own => {
-            let own = RANKS.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok());
+            let own = rank_variables().find_map(|name| std::env::var(name).ok()?.trim().parse().ok());
             own.ok_or(ProcessesError::NoRank)?
         }
     };

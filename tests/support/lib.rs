@@ -8,6 +8,7 @@
 //! - [`random_program`]: programs at random, for the order of calls.
 //! - [`schema`]: whether JSON is what its schema says.
 //! - [`soak`]: how often and with which random delays.
+//! - [`sources`]: the repository's Rust sources, for tests that compare pages with them.
 //! - [`terminal`]: a program whose standard error is a terminal.
 //! - [`timeline`]: a timeline read back, every slice and arrow checked.
 //!
@@ -22,6 +23,7 @@ pub mod recording;
 pub mod replaying;
 pub mod schema;
 pub mod soak;
+pub mod sources;
 pub mod terminal;
 pub mod timeline;
 pub mod workload;

@@ -3,10 +3,28 @@
 use std::process::Command;
 use std::time::Duration;
 
+use hrr_format::record::{SectionTag, flag, marker};
 use hrr_tests::built;
 use hrr_tests::process::run;
 use hrr_tests::recording::{Contents, record};
 use hrr_tests::workload::Workload;
+
+#[test]
+fn the_page_has_every_section_flag_and_marker() {
+    let page = std::fs::read_to_string(built::repository().join("docs/archive-format.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    let told = |tag: u8| rows.iter().any(|row| row.split(", ").any(|number| number.parse() == Ok(tag)));
+    for tag in (1..=u8::MAX).filter(|&tag| SectionTag::from_u8(tag).is_some()) {
+        assert!(told(tag), "section {tag}");
+    }
+    let flags = page.lines().find(|line| line.contains("| flags: ")).expect("a row of the flags");
+    for bit in (0..8).map(|shift| 1u8 << shift).filter(|bit| flag::ALL & bit != 0) {
+        assert!([" ", ", "].iter().any(|before| flags.contains(&format!("{before}{bit} "))), "flag {bit}");
+    }
+    for marker in [marker::PAD, marker::OBSERVED, marker::HOST_WROTE, marker::HOST_SAW] {
+        assert!(page.contains(&format!("{marker:#x}")), "marker {marker:#x}");
+    }
+}
 
 #[test]
 fn a_reader_written_from_the_page_finds_every_call() {

@@ -1,22 +1,6 @@
 //! `docs/errors.md` has every error that the sources define, and nothing that they do not say.
 
-use std::path::{Path, PathBuf};
-
-use hrr_tests::built;
-
-/// The Rust sources of a folder of the repository.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
-}
+use hrr_tests::{built, sources};
 
 /// Source text with literals in one line, as they are printed, and `…` for what is put into them.
 fn as_printed(source: &str) -> String {
@@ -80,16 +64,14 @@ fn every_error_is_on_the_page_and_the_other_way_round() {
     let told = told(&page);
     let mut said = String::new();
     let mut missing = Vec::new();
-    for folder in ["capture/src", "cli/src", "format/src", "perf/src", "replay/src"] {
-        for path in sources(&built::repository().join(folder)) {
-            let text = as_printed(&std::fs::read_to_string(&path).unwrap());
-            for message in defined(&text) {
-                if !told.iter().any(|told| told.as_str() == message) {
-                    missing.push(format!("{}: {message}", path.display()));
-                }
+    for (path, source) in sources::installed() {
+        let text = as_printed(&source);
+        for message in defined(&text) {
+            if !told.iter().any(|told| told.as_str() == message) {
+                missing.push(format!("{}: {message}", path.display()));
             }
-            said.push_str(&text);
         }
+        said.push_str(&text);
     }
     assert!(told.len() > 120, "{} messages", told.len());
     assert!(missing.is_empty(), "docs/errors.md lacks, with what to do about it:\n{}", missing.join("\n"));

@@ -80,7 +80,6 @@ fn every_call_that_replays_is_made_by_a_workload_or_excused() {
     }
     let of = |policy| rows.get(policy).map_or(0, |row| row.0);
     assert!(of("skip") < MOST_SKIPPED && of("refuse") < MOST_REFUSED, "{rows:?}");
-    assert_eq!(rows.values().map(|row| row.0).sum::<usize>(), 555, "{rows:?}");
 
     let excused: BTreeSet<String> = excused().into_keys().collect();
     let forgotten: Vec<_> = missing.difference(&excused).collect();

@@ -1,28 +1,13 @@
 //! `docs/reference.md` is what the programs say of themselves, and every variable that the sources read is in it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use hrr_tests::built;
 use hrr_tests::process::run;
+use hrr_tests::{built, sources};
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// The Rust sources of a folder of the repository.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
-}
 
 /// Names of our variables that stand in string literals.
 fn variables_in(text: &str) -> impl Iterator<Item = &str> {
@@ -43,13 +28,10 @@ fn the_page_is_current() {
 fn every_variable_that_is_read_is_on_the_page_and_the_other_way_round() {
     let page = std::fs::read_to_string(built::repository().join("docs/reference.md")).unwrap();
     let (mut read, mut told) = (BTreeSet::new(), BTreeSet::new());
-    for folder in ["capture/src", "cli/src", "format/src", "perf/src", "replay/src"] {
-        for path in sources(&built::repository().join(folder)) {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let table = path.file_name().is_some_and(|name| name == "variables.rs");
-            let names = variables_in(&text).map(str::to_owned);
-            if table { told.extend(names) } else { read.extend(names) }
-        }
+    for (path, text) in sources::installed() {
+        let table = path.file_name().is_some_and(|name| name == "variables.rs");
+        let names = variables_in(&text).map(str::to_owned);
+        if table { told.extend(names) } else { read.extend(names) }
     }
     assert!(read.len() > 30 && told.len() > 20, "{read:?}\n{told:?}");
     for name in &read {

@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use hrr_tests::built;
@@ -18,38 +17,44 @@ use serde_json::Value;
 /// Longest time that any of the small programs here may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The generated archives, made once.
-fn cases() -> &'static Path {
-    static CASES: OnceLock<Scratch> = OnceLock::new();
-    CASES
-        .get_or_init(|| {
-            let scratch = Scratch::new("upstream");
-            generate(scratch.path(), &[]);
-            scratch
-        })
-        .path()
-}
+/// Generated archives, which go with it.
+struct Cases(Scratch);
 
-fn generate(out: &Path, cases: &[&str]) {
-    let generator = built::repository().join("tests/upstream/generate.py");
-    let mut command = Command::new("python3");
-    command.arg("-B").arg(generator).arg("--kernels").arg(built::output("kernels")).arg(out).args(cases);
-    run(&mut command, LIMIT).expect_code(0);
+impl Cases {
+    /// All there are.
+    fn all() -> Self {
+        Self::of(&[])
+    }
+
+    /// Those of these names.
+    fn of(names: &[&str]) -> Self {
+        let scratch = Scratch::new("upstream");
+        let generator = built::repository().join("tests/upstream/generate.py");
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(generator).arg("--kernels").arg(built::output("kernels")).arg(scratch.path()).args(names);
+        run(&mut command, LIMIT).expect_code(0);
+        Cases(scratch)
+    }
+
+    /// The archive of a name.
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("the cases were made");
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
+            .collect();
+        names.sort();
+        names
+    }
 }
 
 fn expected(case: &Path) -> Value {
     let path = case.with_extension("json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).expect("the generator writes JSON")
-}
-
-fn names() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(cases())
-        .expect("the cases were made")
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".json").map(str::to_owned))
-        .collect();
-    names.sort();
-    names
 }
 
 fn texts<'v>(expected: &'v Value, key: &str) -> Vec<&'v str> {
@@ -88,22 +93,24 @@ fn check(case: &Path, arguments: &[&str]) -> Result<(), String> {
 
 #[test]
 fn every_case_replays_as_its_generator_says() {
-    let failures: Vec<String> = names()
+    let cases = Cases::all();
+    let failures: Vec<String> = cases
+        .names()
         .iter()
-        .filter_map(|name| check(&cases().join(name), &[]).err().map(|failure| format!("== {name}: {failure}")))
+        .filter_map(|name| check(&cases.join(name), &[]).err().map(|failure| format!("== {name}: {failure}")))
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn every_case_replays_on_any_number_of_workers_and_in_order_of_dependencies() {
+    let cases = Cases::all();
     let mut failures = Vec::new();
-    for name in names() {
+    for name in cases.names() {
         // Elsewhere than recorded, an address that is not known for one leads to nowhere.
         let elsewhere = &["--no-placement", "--threads", "2"][..];
         for arguments in [&["--threads", "1"][..], elsewhere, &["--order", "deps"]] {
-            failures
-                .extend(check(&cases().join(&name), arguments).err().map(|failure| format!("== {name}: {failure}")));
+            failures.extend(check(&cases.join(&name), arguments).err().map(|failure| format!("== {name}: {failure}")));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -111,8 +118,9 @@ fn every_case_replays_on_any_number_of_workers_and_in_order_of_dependencies() {
 
 #[test]
 fn info_tells_what_was_found() {
-    for name in names() {
-        let case = cases().join(&name);
+    let cases = Cases::all();
+    for name in cases.names() {
+        let case = cases.join(&name);
         let info = playback(&[case.to_str().expect("a plain path"), "--info", "--events"]);
         assert_eq!(info.end, End::Code(0), "{name}\n{info}");
         for text in texts(&expected(&case), "info") {
@@ -123,7 +131,8 @@ fn info_tells_what_was_found() {
 
 #[test]
 fn times_are_the_recorded_ones() {
-    let case = cases().join("linear_v7");
+    let cases = Cases::of(&["linear_v7"]);
+    let case = cases.join("linear_v7");
     let info = playback(&[case.to_str().expect("a plain path"), "--info", "--events"]);
     // The generator's clock goes forward by a microsecond a record.
     let malloc = info.stdout.lines().find(|line| line.contains("hipMalloc(")).expect("the case allocates");
@@ -164,7 +173,7 @@ fn calls(archive: &Path) -> Vec<(u64, String, Vec<Value>)> {
 fn a_native_form_replays_and_the_way_back_keeps_every_call() {
     let scratch = Scratch::new("upstream-convert");
     let mut failures = Vec::new();
-    for name in [
+    let names = [
         "linear_v8",
         "threads",
         "graph_v7",
@@ -174,8 +183,10 @@ fn a_native_form_replays_and_the_way_back_keeps_every_call() {
         "fat_binary_544",
         "pools",
         "snapshots",
-    ] {
-        let case = cases().join(name);
+    ];
+    let cases = Cases::of(&names);
+    for name in names {
+        let case = cases.join(name);
         let [native, back, again] =
             ["native", "back", "again"].map(|what| scratch.path().join(format!("{name}-{what}")));
         convert(&case, &native, &[]).expect_code(0);
@@ -201,7 +212,7 @@ fn a_native_form_replays_and_the_way_back_keeps_every_call() {
 fn repair_makes_a_torn_archive_whole() {
     let scratch = Scratch::new("upstream-repair");
     let target = scratch.path().join("pid-4242");
-    copy(&cases().join("torn/pid-4242"), &target);
+    copy(&Cases::of(&["torn"]).join("torn/pid-4242"), &target);
     let path = target.to_str().expect("a plain path");
     let repaired = playback(&[path, "--repair"]);
     repaired.expect_code(0);
@@ -218,8 +229,10 @@ fn repair_makes_a_torn_archive_whole() {
 #[test]
 fn verify_and_pack_work_as_on_native_archives() {
     let scratch = Scratch::new("upstream-pack");
-    for name in ["linear_v7", "threads", "pitched_v6", "snapshots"] {
-        let case = cases().join(name);
+    let names = ["linear_v7", "threads", "pitched_v6", "snapshots"];
+    let cases = Cases::of(&names);
+    for name in names {
+        let case = cases.join(name);
         let path = case.to_str().expect("a plain path");
         let verified = playback(&[path, "--verify"]);
         assert!(verified.succeeded() && verified.stdout.contains("VERIFIED"), "{verified}");
@@ -233,7 +246,8 @@ fn verify_and_pack_work_as_on_native_archives() {
 #[test]
 fn reports_tables_and_comparisons_work_as_on_native_archives() {
     let scratch = Scratch::new("upstream-reports");
-    let case = cases().join("linear_v8");
+    let cases = Cases::of(&["linear_v8"]);
+    let case = cases.join("linear_v8");
     let path = case.to_str().expect("a plain path");
     let at = |name: &str| scratch.path().join(name).to_str().expect("a plain path").to_owned();
     playback(&[path, "--repeat", "3", "--report", &at("run.json")]).expect_code(0);
@@ -275,7 +289,8 @@ fn converted_archives_are_private_and_keep_what_lies_beside_the_calls() {
         }
     }
     let scratch = Scratch::new("upstream-private");
-    let case = cases().join("regions");
+    let cases = Cases::of(&["regions"]);
+    let case = cases.join("regions");
     let [native, back] = ["native", "back"].map(|name| scratch.path().join(name));
     convert(&case, &native, &[]).expect_code(0);
     convert(&native, &back, &[]).expect_code(0);
@@ -311,6 +326,7 @@ fn recorded_programs_convert_or_say_what_would_be_lost() {
         ("poll_query", Some("of hipEventQuery that did not succeed")),
         ("errors", Some("that did not succeed")),
         ("host_memory", Some("what the host stored in memory that devices use")),
+        ("graph_rows", Some("gaps between the rows of host memory that graphs copy")),
     ] {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let target = scratch.path().join(name);
@@ -357,15 +373,15 @@ fn a_misread_field_is_noticed() {
     let table =
         std::fs::read_to_string(built::repository().join("format/upstream/records.tsv")).expect("the table is there");
     let path = scratch.path().join("records.tsv");
+    let cases = Cases::of(&MUTATIONS.map(|(case, ..)| case));
     let mut missed: Vec<String> = Vec::new();
     for (case, api, field) in MUTATIONS {
         std::fs::write(&path, exchanged(&table, api, field)).expect("the scratch folder is writable");
-        let replayed = Replay::of(&cases().join(case))
+        let replayed = Replay::of(&cases.join(case))
             .env("HIP_HRR_D2H_EXACT", "1")
             .env("HIP_HRR_UPSTREAM_RECORDS", path.display())
             .run();
-        if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases().join(case))["checks"].as_u64())
-        {
+        if replayed.passed().is_ok_and(|checks| Some(checks.exact) == expected(&cases.join(case))["checks"].as_u64()) {
             missed.push(format!("{case}: {api}.{field}"));
         }
     }
@@ -394,7 +410,8 @@ fn exchanged(table: &str, api: &str, field: &str) -> String {
 #[test]
 fn damaged_files_never_crash() {
     let scratch = Scratch::new("upstream-damage");
-    let source = cases().join("graph_nodes/pid-4242");
+    let cases = Cases::of(&["graph_nodes"]);
+    let source = cases.join("graph_nodes/pid-4242");
     let target = scratch.path().join("pid-4242");
     copy(&source, &target);
     let whole = std::fs::read(source.join("events.bin")).expect("the case has events");

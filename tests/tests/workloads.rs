@@ -154,6 +154,9 @@ every_way! {
     linking: Independent;
     launch_shapes: Independent;
     secrets: Independent;
+    graph_rows: Independent;
+    // Memory that one thread has freed is given out to another.
+    shared_memory_mix: Cooperating;
 }
 
 #[test]

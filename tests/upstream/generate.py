@@ -32,7 +32,7 @@ def main():
             with open(path + ".json", "w", encoding="ascii") as out:
                 json.dump(told, out)
         return 0
-    wanted = arguments.case or list(cases.CASES)
+    wanted = dict.fromkeys(arguments.case or cases.CASES)
     for name in wanted:
         path = os.path.join(arguments.out, name)
         expected = cases.CASES[name](path, bundles)

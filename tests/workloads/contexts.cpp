@@ -5,7 +5,7 @@
 // usage: contexts [rounds]
 #include "workload.hpp"
 
-// Deprecated calls are still called by programs.
+// Calls about contexts are, and programs make them.
 #pragma clang diagnostic ignored "-Wdeprecated-declarations"
 
 namespace {

@@ -142,11 +142,12 @@ void several_devices() {
     CHECK(hipMalloc(&data[d], kCount * 4));
     CHECK(hipStreamCreateWithFlags(&streams[d], hipStreamNonBlocking));
   }
-  for (int way = 0; way < 2; way++) {
+  // The last way: kernels of different names and arguments.
+  for (int way = 0; way < 3; way++) {
     Words expected[2];
-    uint32_t values[2];
+    uint32_t values[2], low = 0, high = 0;
     int n = kCount;
-    void* params[2][3];
+    void* params[2][4];
     hipLaunchParams list[2] = {};
     for (int d = 0; d < 2; d++) {
       expected[d] = pattern(kCount, salt++);
@@ -157,13 +158,19 @@ void several_devices() {
       list[d].func = reinterpret_cast<void*>(LONG_NAME);
       list[d].gridDim = dim3(blocks_for(kCount)), list[d].blockDim = dim3(kThreads);
       list[d].args = params[d], list[d].stream = streams[d];
+      if (way == 2 && d == 1) {
+        const uint64_t address = reinterpret_cast<uint64_t>(data[d]);
+        low = uint32_t(address), high = uint32_t(address >> 32);
+        list[d].func = reinterpret_cast<void*>(add_by_halves);
+        params[d][0] = &low, params[d][1] = &high, params[d][2] = &values[d], params[d][3] = &n;
+      }
     }
     CHECK(hipSetDevice(0));
     CHECK(way == 0 ? hipLaunchCooperativeKernelMultiDevice(list, 2, 0) : hipExtLaunchMultiKernelMultiDevice(list, 2, 0));
     for (int d = 0; d < 2; d++) {
       CHECK(hipSetDevice(d));
       CHECK(hipStreamSynchronize(streams[d]));
-      host_mix(expected[d], 3, values[d]);
+      host_mix(expected[d], way == 2 && d == 1 ? 1 : 3, values[d]);
       EXPECT_WORDS(data[d], expected[d]);
     }
   }

@@ -369,6 +369,7 @@ mod tests {
 
     #[test]
     fn rows_with_gaps_and_ranges_with_holes_are_stored_whole_or_not_at_all() {
+        use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         let writer = writer(&dir);
         let bytes: Vec<u8> = (0..4_000_000u32).map(|index| (index.wrapping_mul(index) >> 9) as u8).collect();
@@ -390,8 +391,20 @@ mod tests {
         let region = Region::range(map.as_ptr() as u64, 8 << 20);
         // SAFETY: doubtful memory need not be readable.
         assert!(!unsafe { writer.blobs.store_region(number, &region, 8 << 20, Trust::Doubtful) }.unwrap());
+        // As a program gives it that has its units wrong.
+        let region = Region::range(map.as_ptr() as u64, 1 << 40);
+        // SAFETY: as above.
+        assert!(!unsafe { writer.blobs.store_region(number, &region, 1 << 40, Trust::Doubtful) }.unwrap());
         let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
         assert_eq!(store.get(number), Ok(None));
+        let pack = std::fs::metadata(dir.path().join("blobs/pack-0.bin")).unwrap();
+        assert!(pack.blocks() * 512 < 128 << 20, "{} blocks for what could not be read", pack.blocks());
+        // What comes next lies where the unreadable would have lain.
+        let next = add(&writer, b"next");
+        writer.finish();
+        let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
+        assert_eq!(store.get(next).unwrap().as_deref(), Some(&b"next"[..]));
+        assert!(std::fs::metadata(dir.path().join("blobs/pack-0.bin")).unwrap().len() < 16 << 20);
     }
 
     #[test]

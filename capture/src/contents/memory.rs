@@ -1,5 +1,7 @@
 //! Reading the program's memory.
 
+use std::sync::OnceLock;
+
 /// Whether memory is known to be readable for as long as it is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
@@ -8,6 +10,19 @@ pub(crate) enum Trust {
     Readable,
     /// The program may have made a mistake that the runtime refuses, or may have unmapped the memory meanwhile.
     Doubtful,
+}
+
+/// Whether so much memory is worth trying to read. A length above all the machine's memory, which nobody vouches for, is a
+/// mistake of the program's that the runtime will refuse: reading as far as there happens to be something, such as the address
+/// space that a runtime reserved, once filled the disk.
+pub(crate) fn is_plausible(len_bytes: u64, trust: Trust) -> bool {
+    static MACHINE_BYTES: OnceLock<u64> = OnceLock::new();
+    let machine_bytes = || {
+        // SAFETY: sysconf has no preconditions.
+        let [pages, page_bytes] = [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+        u64::try_from(pages).ok().zip(u64::try_from(page_bytes).ok()).map_or(u64::MAX, |(pages, page)| pages * page)
+    };
+    trust == Trust::Readable || len_bytes <= *MACHINE_BYTES.get_or_init(machine_bytes)
 }
 
 /// Copies `len_bytes` of the program's memory to `to`; says whether all of it could be read.
@@ -88,6 +103,8 @@ mod tests {
         assert!(unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len(), Trust::Doubtful) });
         assert_eq!(from, to);
         // SAFETY: the target is writable; the source need not be anything.
+        assert!(is_plausible(4096, Trust::Doubtful) && is_plausible(1 << 50, Trust::Readable));
+        assert!(!is_plausible(1 << 50, Trust::Doubtful));
         assert!(!unsafe { copy(std::ptr::dangling(), to.as_mut_ptr(), 16, Trust::Doubtful) });
     }
 

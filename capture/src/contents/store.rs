@@ -43,14 +43,43 @@ struct StoreState {
     index_bytes: u64,
     /// Index entries that are not written yet.
     entries: Vec<u8>,
-    pack: Option<(u32, Arc<GuardedFile>)>,
+    pack: Option<(u32, Arc<Pack>)>,
     pack_bytes: u64,
-    /// Up to where the pack has blocks; `u64::MAX` where the file system gives none ahead.
-    preallocated_bytes: u64,
     /// Length, and hash of the first bytes, of long contents that are there or on their way.
     prefixes: HashSet<(u64, Hash)>,
     /// Buffers of [`PIECE_BYTES`] that nobody uses now.
     pieces: Vec<Vec<u8>>,
+}
+
+/// A pack file that is being written.
+#[derive(Debug)]
+struct Pack {
+    file: GuardedFile,
+    /// Up to where it has been given blocks; `u64::MAX` where the file system gives none ahead.
+    preallocated_bytes: AtomicU64,
+}
+
+impl Pack {
+    fn create(path: PathBuf) -> io::Result<Self> {
+        Ok(Pack { file: GuardedFile::create(path)?, preallocated_bytes: AtomicU64::new(0) })
+    }
+
+    /// Has blocks made for what is about to be written up to `end_bytes`, and for some more.
+    ///
+    /// Never for all that was reserved: a program may give a length that no memory has.
+    fn prepare(&self, end_bytes: u64) {
+        let (least, most) = PREALLOCATE_BYTES.into_inner();
+        // Relaxed: a hint; blocks that are asked for twice are there the second time.
+        let before = self.preallocated_bytes.load(Ordering::Relaxed);
+        if end_bytes <= before.max(least) {
+            return;
+        }
+        // As much again as there is, so that a short recording does not ask for much.
+        let end_bytes = end_bytes + end_bytes.clamp(least, most);
+        let start_bytes = before.max(end_bytes.saturating_sub(2 * most));
+        let made = self.file.preallocate(start_bytes, end_bytes - start_bytes);
+        self.preallocated_bytes.store(if made.is_ok() { end_bytes } else { u64::MAX }, Ordering::Relaxed);
+    }
 }
 
 /// What became of contents with a hash.
@@ -74,7 +103,7 @@ enum Decision {
     /// Nothing more: they are there, or somebody is writing them.
     Done,
     /// They are to be written at this place of this pack.
-    Write(Place, Arc<GuardedFile>),
+    Write(Place, Arc<Pack>),
 }
 
 impl Store {
@@ -121,7 +150,7 @@ impl Store {
         Ok(Decision::Write(Place { pack, offset_bytes, len_bytes }, file))
     }
 
-    fn reserve(&self, state: &mut StoreState, len_bytes: u64) -> io::Result<(u32, Arc<GuardedFile>, u64)> {
+    fn reserve(&self, state: &mut StoreState, len_bytes: u64) -> io::Result<(u32, Arc<Pack>, u64)> {
         let full = state.pack_bytes >= PACK_BYTES;
         let (pack, file) = match &state.pack {
             Some((pack, file)) if !full => (*pack, Arc::clone(file)),
@@ -130,10 +159,9 @@ impl Store {
                 if pack == 0 {
                     files::ensure_dir(&self.dir)?;
                 }
-                let file = Arc::new(GuardedFile::create(self.dir.join(pack_file_name(pack)))?);
+                let file = Arc::new(Pack::create(self.dir.join(pack_file_name(pack)))?);
                 state.trim_pack();
                 state.pack_bytes = 0;
-                state.preallocated_bytes = 0;
                 state.pack = Some((pack, Arc::clone(&file)));
                 (pack, file)
             }
@@ -141,7 +169,6 @@ impl Store {
         let offset_bytes = state.pack_bytes.next_multiple_of(ALIGN_BYTES);
         check_size_limit(offset_bytes + len_bytes)?;
         state.pack_bytes = offset_bytes + len_bytes;
-        state.preallocate(&file);
         Ok((pack, file, offset_bytes))
     }
 
@@ -241,7 +268,8 @@ impl Store {
         let known = *blake3::hash(first).as_bytes();
         if whole.is_some() {
             if let Some((place, pack)) = self.decide_and_index(number, &known, len_bytes)? {
-                pack.write_all_at(first, place.offset_bytes)?;
+                pack.prepare(place.offset_bytes + place.len_bytes);
+                pack.file.write_all_at(first, place.offset_bytes)?;
                 self.written(number, &known, &known, place)?;
             }
             return Ok(true);
@@ -268,19 +296,15 @@ impl Store {
         };
         // SAFETY: by this function's contract.
         let hash = unsafe { write_region(&pack, place.offset_bytes, region, len_bytes, trust, piece) }?;
-        if let Some(hash) = hash {
-            self.written(number, &planned.unwrap_or(hash), &hash, place)?;
+        match hash {
+            Some(hash) => self.written(number, &planned.unwrap_or(hash), &hash, place)?,
+            None => self.state().give_back(&place),
         }
         Ok(hash.is_some())
     }
 
     /// Where contents with a hash are to be written; `None` where they are there, or will be, and the number points at them.
-    fn decide_and_index(
-        &self,
-        number: u64,
-        hash: &Hash,
-        len_bytes: u64,
-    ) -> io::Result<Option<(Place, Arc<GuardedFile>)>> {
+    fn decide_and_index(&self, number: u64, hash: &Hash, len_bytes: u64) -> io::Result<Option<(Place, Arc<Pack>)>> {
         let mut state = self.state();
         let decision = self.decide(&mut state, number, hash, len_bytes)?;
         self.write_entries(&mut state)?;
@@ -334,7 +358,7 @@ unsafe fn hash_region(region: &Region, len_bytes: u64, trust: Trust, piece: &mut
 /// # Safety
 /// As [`Region::read`].
 unsafe fn write_region(
-    pack: &GuardedFile,
+    pack: &Pack,
     offset_bytes: u64,
     region: &Region,
     len_bytes: u64,
@@ -346,16 +370,17 @@ unsafe fn write_region(
     while done < len_bytes {
         let len = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(piece.len());
         let piece = &mut piece[..len];
+        pack.prepare(offset_bytes + done + len as u64);
         match region.as_range() {
             Some((address, _)) => {
-                match pack.write_memory_at((address + done) as *const u8, len, offset_bytes + done) {
+                match pack.file.write_memory_at((address + done) as *const u8, len, offset_bytes + done) {
                     Err(error) if error.raw_os_error() == Some(libc::EFAULT) => return Ok(None),
                     written => written?,
                 }
-                pack.read_exact_at(piece, offset_bytes + done)?;
+                pack.file.read_exact_at(piece, offset_bytes + done)?;
             }
             // SAFETY: by this function's contract; the piece ends inside the region.
-            None if unsafe { region.read(done, piece, trust) } => pack.write_all_at(piece, offset_bytes + done)?,
+            None if unsafe { region.read(done, piece, trust) } => pack.file.write_all_at(piece, offset_bytes + done)?,
             None => return Ok(None),
         }
         hasher.update(piece);
@@ -365,26 +390,21 @@ unsafe fn write_region(
 }
 
 impl StoreState {
-    /// Has blocks made for what was reserved and some more, as far as the file system can.
-    fn preallocate(&mut self, pack: &GuardedFile) {
-        let (least, most) = PREALLOCATE_BYTES.into_inner();
-        if self.pack_bytes <= self.preallocated_bytes.max(least) {
-            return;
-        }
-        // As much again as there is, so that a short recording does not ask for much.
-        let end = self.pack_bytes + self.pack_bytes.clamp(least, most);
-        let made = pack.preallocate(self.preallocated_bytes, end - self.preallocated_bytes);
-        self.preallocated_bytes = if made.is_ok() { end } else { u64::MAX };
-    }
-
     /// Gives back blocks behind the pack's end.
-    fn trim_pack(&mut self) {
+    fn trim_pack(&self) {
         if let Some((_, pack)) = &self.pack
-            && (1..u64::MAX).contains(&self.preallocated_bytes)
+            && (1..u64::MAX).contains(&pack.preallocated_bytes.load(Ordering::Relaxed))
         {
             // What stays costs disk space until the archive is removed, and nothing else.
-            let _ = pack.truncate(self.pack_bytes);
-            self.preallocated_bytes = self.pack_bytes;
+            let _ = pack.file.truncate(self.pack_bytes);
+        }
+    }
+
+    /// Gives back room that was reserved last and is not used: the contents could not be read.
+    fn give_back(&mut self, place: &Place) {
+        let is_last = self.pack.as_ref().is_some_and(|(pack, _)| *pack == place.pack);
+        if is_last && self.pack_bytes == place.offset_bytes + place.len_bytes {
+            self.pack_bytes = place.offset_bytes;
         }
     }
 
@@ -418,7 +438,7 @@ fn prefix_of(buffer: &Buffer) -> Option<(u64, Hash)> {
 }
 
 /// Contents that are not there yet: the job, the hash, and the place they are to have.
-type New<'a> = (&'a Job, &'a Hash, Place, Arc<GuardedFile>);
+type New<'a> = (&'a Job, &'a Hash, Place, Arc<Pack>);
 
 /// Writes contents, those that follow each other in a pack together. Returns how many of them were written whole, from the
 /// first on.
@@ -439,7 +459,8 @@ fn write_runs(new: &[New<'_>], staging: &mut Vec<u8>) -> (usize, io::Result<()>)
                 staging.resize((next.offset_bytes - place.offset_bytes) as usize, 0);
                 job.buffer.pieces().for_each(|piece| staging.extend_from_slice(piece));
             }
-            if pack.write_all_at(staging, place.offset_bytes).is_ok() {
+            pack.prepare(place.offset_bytes + staging.len() as u64);
+            if pack.file.write_all_at(staging, place.offset_bytes).is_ok() {
                 written += run;
                 continue;
             }
@@ -457,8 +478,9 @@ fn write_runs(new: &[New<'_>], staging: &mut Vec<u8>) -> (usize, io::Result<()>)
 
 fn write_one((job, _, place, pack): &New<'_>) -> io::Result<()> {
     let mut at = place.offset_bytes;
+    pack.prepare(at + place.len_bytes);
     for piece in job.buffer.pieces() {
-        pack.write_all_at(piece, at)?;
+        pack.file.write_all_at(piece, at)?;
         at += piece.len() as u64;
     }
     Ok(())

@@ -108,7 +108,8 @@ hipError_t hipMemcpy2DAsync(void* dst, size_t dpitch, const void* src, size_t sp
 }
 hipError_t hipMemcpy(void* dst, const void* src, size_t size, int kind) {
     ENTER;
-    if (!dst || !src) RETURN(hipErrorInvalidValue);
+    // More than any allocation here.
+    if (!dst || !src || size > (1ul << 32)) RETURN(hipErrorInvalidValue);
     drain_all();
     memmove(dst, src, size);
     RETURN(0);

@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn every_row_is_at_its_own_id_and_its_words_add_up() {
-        assert_eq!(APIS.len(), 555);
+        let prototypes = include_str!("../../catalogue/prototypes.tsv");
+        assert_eq!(APIS.len(), prototypes.lines().filter(|line| !line.starts_with('#')).count());
         for (position, api) in APIS.iter().enumerate() {
             assert_eq!(usize::from(api.id), position, "{}", api.name);
             let mut word = 0;

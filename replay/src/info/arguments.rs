@@ -169,6 +169,7 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
         SectionTag::Return
         | SectionTag::GraphHostIn
         | SectionTag::GraphHostOut
+        | SectionTag::GraphHostRows
         | SectionTag::Note
         | SectionTag::HostRanges
         | SectionTag::HostBefore => {}

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use hrr_cli::size_text;
 use hrr_format::manifest::{ClockKind, Imported, Window};
 
 use super::arguments::printable;
@@ -11,21 +12,6 @@ use super::table::{self, Align};
 
 /// Most kernels that are listed.
 const KERNELS_SHOWN: usize = 20;
-
-/// A number of bytes in the unit that suits it.
-pub(super) fn bytes_text(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
 
 fn counted(count: u64, singular: &str) -> String {
     counted_as(count, singular, &format!("{singular}s"))
@@ -62,14 +48,14 @@ fn store_text(store: &StoreTotals) -> String {
         return "0".to_owned();
     }
     if store.distinct == store.numbers {
-        return format!("{} ({} distinct, {})", store.numbers, store.distinct, bytes_text(store.distinct_bytes));
+        return format!("{} ({} distinct, {})", store.numbers, store.distinct, size_text(store.distinct_bytes));
     }
     format!(
         "{} ({} distinct, {} instead of {}: {:.2} to 1)",
         store.numbers,
         store.distinct,
-        bytes_text(store.distinct_bytes),
-        bytes_text(store.bytes),
+        size_text(store.distinct_bytes),
+        size_text(store.bytes),
         store.dedup_ratio
     )
 }
@@ -81,13 +67,13 @@ fn memory_text(memory: &Memory) -> String {
         .iter()
         .filter(|(_, held)| held.allocations > 0)
         .map(|(name, held)| {
-            format!("{name} {} in {}", bytes_text(held.peak_bytes), counted(held.allocations, "allocation"))
+            format!("{name} {} in {}", size_text(held.peak_bytes), counted(held.allocations, "allocation"))
         })
         .collect();
     if used.is_empty() {
         return "none allocated".to_owned();
     }
-    format!("at most {} ({})", bytes_text(memory.peak_bytes), used.join(", "))
+    format!("at most {} ({})", size_text(memory.peak_bytes), used.join(", "))
 }
 
 /// What was recorded, where that is only a window of the program.
@@ -105,7 +91,7 @@ pub(crate) fn window_text(window: &Window) -> String {
         "{}, {opened} behind {} and {} of device memory{unknown}",
         printable(&window.trigger),
         counted(window.preamble_calls, "earlier call"),
-        bytes_text(window.restored_bytes)
+        size_text(window.restored_bytes)
     )
 }
 
@@ -155,7 +141,7 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     };
     line("Contents", &contents)?;
     if let Some(ring) = &summary.flight_recorder {
-        let size = bytes_text(ring.size_bytes);
+        let size = size_text(ring.size_bytes);
         let from = ring.complete_from_us / 1000.0;
         line(
             "Ring",
@@ -221,7 +207,7 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
             "{} ({}), {}, {}",
             printable(&device.name),
             printable(&device.arch),
-            bytes_text(device.total_global_mem_bytes),
+            size_text(device.total_global_mem_bytes),
             printable(&device.pci_bus_id)
         );
         line(&format!("Device {}", device.ordinal), &text)?;
@@ -385,11 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_and_dates_read_well() {
-        assert_eq!(bytes_text(1023), "1023 bytes");
-        assert_eq!(bytes_text(1536), "1.5 KiB");
-        assert_eq!(bytes_text(192 << 30), "192.0 GiB");
-        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
+    fn dates_read_well() {
         assert_eq!(utc_text(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc_text(951_782_400 + 3661), "2000-02-29 01:01:01 UTC");
         assert_eq!(utc_text(1_798_761_599), "2026-12-31 23:59:59 UTC");

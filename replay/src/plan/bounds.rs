@@ -320,6 +320,23 @@ pub(crate) fn host_shape(layout: &StructLayout, field: &StructField, element: &[
     shape.span_bytes().is_some().then_some(shape)
 }
 
+/// The shape of the host side of a copy that a struct describes. `None` where it is no copy, or counts the elements of an
+/// array, whose size the struct does not tell.
+pub(crate) fn host_rows(layout: &StructLayout, field: &StructField, element: &[u8]) -> Option<Shape> {
+    if !matches!(struct_reach(layout, field, element), Reach::Bytes(_)) {
+        return None;
+    }
+    let (name, base) = match layout.name {
+        "hipGraphNodeParams" => ("hipMemcpy3DParms", 32),
+        name => (name, 0),
+    };
+    let copy = COPIES.iter().find(|copy| copy.layout == name)?;
+    let inner = element.get(base..)?;
+    let extent = |offset: Option<u32>| offset.map_or(1, |offset| word_at(inner, offset as usize));
+    let [width, height, depth] = copy.extent.map(extent);
+    host_shape(layout, field, element, width.checked_mul(height)?.checked_mul(depth)?)
+}
+
 fn copy_reach(copy: &Copy, side: &Side, element: &[u8]) -> Option<u64> {
     let at = |offset: Option<u32>, otherwise: u64| offset.map_or(otherwise, |offset| word_at(element, offset as usize));
     let [width, height, depth] = [at(copy.extent[0], 1), at(copy.extent[1], 1), at(copy.extent[2], 1)];

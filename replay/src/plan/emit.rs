@@ -9,9 +9,10 @@ use super::dependency::Sync;
 use super::draft::{Draft, Issue};
 use super::edges::Entered;
 use super::error::{PlanError, Refusal};
+use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::lower::{Call, Lowering, word_at};
 use super::objects::Definition;
-use super::special::{HostSide, Special};
+use super::special::Special;
 use super::{Open, Planner, escort};
 use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
@@ -234,18 +235,16 @@ impl<'a> Planner<'a> {
             Some(Entered { lane, begin, end, count, stream, in_order_on, handed_off: blocks_others, placeholder });
         self.lanes[lane as usize].planned = count;
 
-        for section in record.sections().map_while(Result::ok) {
-            if section.tag == SectionTag::GraphHostIn {
-                let (address, blob) =
-                    section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what: "graph host memory" })?;
-                if section.presence == Presence::Withheld && !self.is_shape_only() {
-                    return Err(Refusal::Withheld { what: "the host buffer" });
-                }
-                let source = self.graph_source(blob)?;
-                self.host.keep_until(self.host.window(), Wait { lane, count });
-                let side = HostSide::FillFrom(source);
-                self.emit_host_copy(call, chunk, &mut waits, address, blob.size_bytes, side, 0)?;
+        for (section, rows) in graph_host_sections(&record, SectionTag::GraphHostIn) {
+            let what = "graph host memory";
+            let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+            if section.presence == Presence::Withheld && !self.is_shape_only() {
+                return Err(Refusal::Withheld { what: "the host buffer" });
             }
+            let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
+            let source = self.graph_source(blob)?;
+            self.host.keep_until(self.host.window(), Wait { lane, count });
+            self.emit_host_copy(call, chunk, &mut waits, address, shape, HostSide::FillFrom(source), 0)?;
         }
         self.note_results(call, lowering)?;
         self.note_coverage(call, lowering, count);

@@ -145,7 +145,9 @@ impl<'a> Planner<'a> {
                 objects.extend(recorded.iter().copied());
             }
             match self.specials[usize::from(call.api.id)] {
-                Special::EventRecord => recorded.iter().for_each(|event| drop(objects.remove(event))),
+                Special::EventRecord => recorded.iter().for_each(|event| {
+                    objects.remove(event);
+                }),
                 Special::BeginCapture => self.captures += u32::from(call.succeeded()),
                 Special::EndCapture => self.captures = self.captures.saturating_sub(u32::from(call.succeeded())),
                 _ => {}

@@ -41,6 +41,8 @@ pub(crate) struct Lowering {
     pub(crate) definitions: Vec<Definition>,
     /// The live address of D2H results, by blob number, waiting for their observation.
     pub(crate) results: Vec<(u64, usize, Shape)>,
+    /// The recorded address of D2H results in host memory that kernels use directly, by blob number.
+    pub(crate) direct_results: Vec<(u64, u64, Shape)>,
     /// Whether the call uses staged memory.
     pub(crate) stages: bool,
     /// How many sections with contents of a parameter were used, where structs or arrays name several pieces of memory.

@@ -4,7 +4,7 @@ use hrr_format::catalogue::{Access, Role, Size, SizeInputs};
 use hrr_format::record::{Presence, Section, SectionTag};
 
 use super::Planner;
-use super::address::Space;
+use super::address::{Place, Space};
 use super::draft::Draft;
 use super::error::Refusal;
 use super::lower::{Call, Lowering, RecordInputs};
@@ -65,6 +65,12 @@ impl<'a> Planner<'a> {
                 return Err(Refusal::NotReissued);
             }
             let span = shape.span_bytes().unwrap_or(u64::MAX);
+            if let Some(used) = self.used_directly(value, span) {
+                lowering.note_memory(&used.allocation, access);
+                draft.patch(param.word, used.allocation.slot, used.offset_bytes);
+                lowering.direct_results.push((blob, value, shape));
+                return Ok(());
+            }
             let place = self.host.place(self.host_kind(value), span)?;
             draft.set(param.word, place as u64);
             lowering.results.push((blob, place as usize, shape));
@@ -142,6 +148,17 @@ impl<'a> Planner<'a> {
         Ok(place)
     }
 
+    /// Host memory at an address that kernels use directly somewhere in the archive, as long as a result that is copied there:
+    /// a kernel may read it before anyone waits, so the copy writes to the memory itself, and the result is kept when the
+    /// program has seen it.
+    fn used_directly(&self, address: u64, span_bytes: u64) -> Option<Place> {
+        let place = self.objects.memory.inside(address).filter(|_| !self.is_shape_only())?;
+        let allocation = &place.allocation;
+        let fits = place.offset_bytes.checked_add(span_bytes).is_some_and(|end| end <= allocation.size_bytes);
+        let used = allocation.space != Space::Device && self.direct_host_memory.contains(&allocation.base);
+        (fits && used).then_some(place)
+    }
+
     /// Number and shape of the contents a section names, refused where they were withheld or do not fit the call.
     pub(super) fn blob_shape(
         &mut self,
@@ -185,19 +202,5 @@ impl<'a> Planner<'a> {
             Some(place) if place.allocation.space != Space::Device => HostKind::Pinned,
             _ => HostKind::Pageable,
         }
-    }
-
-    /// Host memory that stands for the program's at this address for as long as graphs may use it.
-    pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
-        if let Some((base, (size, place))) = self.shadows.range(..=address).next_back() {
-            let offset = address - base;
-            if offset.checked_add(len_bytes).is_some_and(|end| end <= *size) {
-                // SAFETY: `offset` is at most `size`, the length of the place.
-                return Ok(unsafe { (*place as *mut u8).add(offset as usize) });
-            }
-        }
-        let place = self.host.lasting_place(len_bytes)?;
-        self.shadows.insert(address, (len_bytes, place as usize));
-        Ok(place)
     }
 }

@@ -5,13 +5,13 @@ use hrr_format::record::SectionTag;
 
 use super::Planner;
 use super::address::Space;
-use super::bounds::{Reach, host_shape, memory_size, struct_reach};
+use super::bounds::{Reach, host_rows, host_shape, memory_size, struct_reach};
 use super::dependency::Use;
 use super::draft::Draft;
 use super::error::Refusal;
 use super::lower::{Call, Lowering, RecordInputs, integer, out_bytes, word_at};
 use crate::instruction::Chunk;
-use crate::stage::poison_address;
+use crate::stage::{Shape, poison_address};
 
 /// Values below are no addresses: Linux maps nothing there.
 const SMALLEST_ADDRESS: u64 = 65536;
@@ -126,9 +126,14 @@ impl<'a> Planner<'a> {
                     Ok(None) => write(poison_address()),
                     Err(Refusal::Address { .. }) if matches!(field.role, Role::Any(..) | Role::Host(..)) => {
                         self.check_not_lost(value, field.name)?;
-                        let len_bytes = super::special::struct_copy_bytes(call.api, element);
-                        let len_bytes = len_bytes.ok_or(Refusal::Address { address: value, param: field.name })?;
-                        write(self.shadow(value, len_bytes)? as u64);
+                        // The launches of the graph name the first row, whose contents come with them.
+                        let refusal = Refusal::Address { address: value, param: field.name };
+                        let rows = host_rows(layout, field, element).ok_or(refusal)?;
+                        let lead_bytes = rows.lead_bytes;
+                        let rows = Shape { lead_bytes: 0, ..rows };
+                        let (first, span_bytes) =
+                            (value.wrapping_add(lead_bytes), rows.span_bytes().unwrap_or(u64::MAX));
+                        write((self.shadow(first, span_bytes)? as u64).wrapping_sub(lead_bytes));
                     }
                     Err(refusal) => return Err(refusal),
                 }

@@ -46,6 +46,7 @@ mod empty_node;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+mod graph_host;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
@@ -73,13 +74,12 @@ pub(crate) mod timeline;
 pub(crate) mod visibility;
 pub(crate) mod walk;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam::channel::Sender;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
@@ -193,7 +193,9 @@ pub(crate) struct Planner<'a> {
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
-    shadows: BTreeMap<u64, (u64, usize)>,
+    graph_host: graph_host::GraphHost,
+    /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
+    direct_host_memory: FxHashSet<u64>,
     images: FxHashMap<u64, usize>,
     /// Recorded devices that are one here.
     twins: Twins,
@@ -315,7 +317,8 @@ impl<'a> Planner<'a> {
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
-            shadows: BTreeMap::new(),
+            graph_host: graph_host::GraphHost::default(),
+            direct_host_memory: host_memory::told_of(settings.archive),
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             edges: EdgeFinder::new(edges, settings.hands),

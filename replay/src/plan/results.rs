@@ -9,8 +9,8 @@ use hrr_format::stream_file::ContentsMode;
 
 use super::Planner;
 use super::error::{PlanError, Refusal};
+use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::lower::{Call, Lowering};
-use super::special::HostSide;
 use crate::instruction::Wait;
 use crate::stage::{HostKind, Shape, StageError};
 
@@ -50,8 +50,8 @@ pub(crate) struct Seen {
 pub(super) enum Pending {
     /// The copy writes to its own place.
     Copy(Check),
-    /// A graph writes to host memory at this recorded address.
-    Graph { address: u64, len_bytes: u64, check: Check },
+    /// A graph, or a copy to memory that kernels use directly, writes to host memory of this shape at this recorded address.
+    InPlace { address: u64, shape: Shape, check: Check },
 }
 
 impl<'a> Planner<'a> {
@@ -84,21 +84,29 @@ impl<'a> Planner<'a> {
             unchecked.fetch_add(1, Ordering::Relaxed);
             self.pending.insert(blob, Pending::Copy(check));
         }
-        for section in call.record.sections().map_while(Result::ok) {
-            if section.tag == SectionTag::GraphHostOut {
-                let what = "the device-to-host result to validate against";
-                if section.presence == Presence::Withheld {
-                    return Err(Refusal::Withheld { what });
-                }
-                let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
-                let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
-                if self.archive.blobs().index().get(blob.number).is_none() {
-                    let _ = self.checks.send(check);
-                    continue;
-                }
-                let pending = Pending::Graph { address, len_bytes: blob.size_bytes, check };
-                self.pending.insert(blob.number, pending);
+        for &(blob, address, shape) in &lowering.direct_results {
+            let Some(packed_bytes) = shape.packed_bytes() else { continue };
+            let check = check(blob, 0, Shape::linear(packed_bytes));
+            if self.archive.blobs().index().get(blob).is_none() {
+                let _ = self.checks.send(check);
+                continue;
             }
+            let shape = Shape { lead_bytes: 0, tail_bytes: 0, ..shape };
+            self.pending.insert(blob, Pending::InPlace { address, shape, check });
+        }
+        for (section, rows) in graph_host_sections(&call.record, SectionTag::GraphHostOut) {
+            let what = "the device-to-host result to validate against";
+            if section.presence == Presence::Withheld {
+                return Err(Refusal::Withheld { what });
+            }
+            let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
+            let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
+            let check = check(blob.number, 0, Shape::linear(blob.size_bytes));
+            if self.archive.blobs().index().get(blob.number).is_none() {
+                let _ = self.checks.send(check);
+                continue;
+            }
+            self.pending.insert(blob.number, Pending::InPlace { address, shape, check });
         }
         Ok(())
     }
@@ -140,8 +148,9 @@ impl<'a> Planner<'a> {
                 Check { ready: Some(Wait { lane, count }), ..check }
             }
             // What the graph wrote would have to be kept where nothing waits for it any more.
-            Pending::Graph { check, .. } if self.triage.skips_syncs() => check,
-            Pending::Graph { address, len_bytes, check } => {
+            Pending::InPlace { check, .. } if self.triage.skips_syncs() => check,
+            Pending::InPlace { address, shape, check } => {
+                let len_bytes = check.shape.packed_bytes().unwrap_or(u64::MAX);
                 let place = self.host.place(HostKind::Pageable, len_bytes).map_err(Refusal::from).map_err(refuse)?;
                 let worker = self.assignment.worker_of[lane as usize] as usize;
                 let mut chunk = self.chunks[worker].take().unwrap_or_default();
@@ -152,7 +161,7 @@ impl<'a> Planner<'a> {
                 let placeholder = self.edges.placeholder();
                 let mut waits = vec![placeholder];
                 let side = HostSide::SaveTo(place);
-                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, len_bytes, side, count);
+                let result = self.emit_host_copy(&call, &mut chunk, &mut waits, address, shape, side, count);
                 self.chunks[worker] = Some(chunk);
                 self.lanes[lane as usize].planned = count;
                 self.edges.behind(lane, count, placeholder);

@@ -9,10 +9,10 @@ use super::Planner;
 use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
-use super::lower::{Call, Lowering, word_at};
+use super::lower::{Call, Lowering};
 use super::objects::{Handle, Symbol};
 use crate::instruction::{Chunk, Wait, flag};
-use crate::thunk::{Outcome, THUNKS};
+use crate::thunk::THUNKS;
 
 /// `__CudaFatBinaryWrapper` of HIP: magic `HIPF`, version 1, the bundle, nothing.
 const FAT_BINARY_MAGIC: u64 = 0x4849_5046;
@@ -154,22 +154,6 @@ pub(crate) fn changes_capture(api: &Api) -> bool {
         .any(|prefix| api.name.starts_with(prefix))
 }
 
-/// Bytes that a copy described by a struct moves, for host memory that comes with graph launches.
-pub(crate) fn struct_copy_bytes(api: &Api, element: &[u8]) -> Option<u64> {
-    /// `extent` in `hipMemcpy3DParms`.
-    const EXTENT: usize = 128;
-    if !api.params.iter().any(|param| param.ctype.contains("hipMemcpy3DParms")) {
-        return None;
-    }
-    // Positions, and arrays, whose widths are not in bytes.
-    if [0, 8, 16, 24, 64, 72, 80, 88].iter().any(|&at| word_at(element, at) != 0) {
-        return None;
-    }
-    let [width, height, depth] = [0, 8, 16].map(|at| word_at(element, EXTENT + at));
-    // Only a copy without gaps has a host side of exactly this size.
-    (height <= 1 && depth <= 1).then_some(width)
-}
-
 extern "C" fn host_function_stub(_: *mut std::ffi::c_void) {}
 
 extern "C" fn stream_callback_stub(_: *mut std::ffi::c_void, _: i32, _: *mut std::ffi::c_void) {}
@@ -181,27 +165,6 @@ pub(crate) fn callback_address(api: &Api) -> u64 {
     } else {
         host_function_stub as *const () as u64
     }
-}
-
-/// A host memory copy of replay's own, as an instruction. Words: destination, source, length.
-///
-/// # Safety
-/// The words are two addresses of memory of at least the third word's length that do not overlap.
-unsafe fn copy_thunk(_: *const std::ffi::c_void, words: *const u64) -> Outcome {
-    // SAFETY: the planner lays out three words: places it allocated for the copy and their length.
-    unsafe {
-        let (target, source, len) = (words.read(), words.add(1).read(), words.add(2).read());
-        std::ptr::copy_nonoverlapping(source as *const u8, target as *mut u8, len as usize);
-    }
-    Outcome { code: 0, raw: 0 }
-}
-
-/// What was emitted for a copy of a graph's host memory.
-pub(crate) enum HostSide {
-    /// Fill the graph's memory before it is launched.
-    FillFrom(*const u8),
-    /// Keep a result of the graph before the next launch overwrites it.
-    SaveTo(*mut u8),
 }
 
 impl<'a> Planner<'a> {
@@ -338,56 +301,6 @@ impl<'a> Planner<'a> {
             waits.clear();
         }
         Ok(handle)
-    }
-
-    /// Emits a copy between a graph's host memory at a recorded address and a place of replay's own.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "where the copy stands, and one argument each for what it is made of"
-    )]
-    pub(crate) fn emit_host_copy(
-        &mut self,
-        call: &Call<'_>,
-        chunk: &mut Chunk,
-        waits: &mut Vec<Wait>,
-        address: u64,
-        len_bytes: u64,
-        side: HostSide,
-        progress: u64,
-    ) -> Result<(), Refusal> {
-        let mut draft = Draft::new(chunk, 3, [0, 0, len_bytes]);
-        let (graph_word, own_word, own) = match side {
-            HostSide::FillFrom(source) => (0, 1, source as u64),
-            HostSide::SaveTo(target) => (1, 0, target as u64),
-        };
-        draft.set(own_word, own);
-        match self.objects.memory.inside(address) {
-            Some(place) if place.allocation.space != super::address::Space::Device => {
-                if place.offset_bytes.checked_add(len_bytes).is_none_or(|end| end > place.allocation.size_bytes) {
-                    return Err(Refusal::Address { address, param: "graph host memory" });
-                }
-                draft.patch(graph_word, place.allocation.slot, place.offset_bytes);
-            }
-            _ => {
-                let place = self.shadow(address, len_bytes)? as u64;
-                draft.set(graph_word, place);
-            }
-        }
-        draft.flags |= flag::AUXILIARY;
-        let issue = Issue {
-            thunk: copy_thunk,
-            function: std::ptr::null(),
-            api: call.api,
-            progress,
-            event: call.event,
-            lane: call.lane,
-            expected: 0,
-            device: -1,
-            flags: 0,
-        };
-        draft.finish(chunk, issue, waits);
-        waits.clear();
-        Ok(())
     }
 
     /// Changes to the laid-out call that its kind asks for. Returns the entry point to call in its place, if another.

@@ -76,7 +76,7 @@ impl<'a> Planner<'a> {
         self.deliver_all(event, delivery)?;
         // Results that nothing made visible to the program.
         for (_, pending) in self.pending.drain() {
-            let (Pending::Copy(check) | Pending::Graph { check, .. }) = pending;
+            let (Pending::Copy(check) | Pending::InPlace { check, .. }) = pending;
             // The receiver outlives the planner.
             let _ = self.checks.send(check);
         }

@@ -117,21 +117,6 @@ fn details(archive: &Archive, state: State) -> String {
     }
 }
 
-/// A number of bytes for people.
-pub(crate) fn size_text(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
 /// A path as one types it to a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -144,11 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_paths_are_written_for_people() {
-        assert_eq!(size_text(12), "12 bytes");
-        assert_eq!(size_text(1536), "1.5 KiB");
-        assert_eq!(size_text(5 << 40), "5.0 TiB");
-        assert_eq!(size_text(u64::MAX), "16777216.0 TiB");
+    fn paths_are_written_as_one_types_them() {
         assert_eq!(quoted(Path::new("/a/b.hrr")), "/a/b.hrr");
         assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use hrr_cli::size_text;
 use hrr_format::archive::{Archive, ArchiveRoot, Damaged};
 use hrr_format::stream_file::ContentsMode;
 
-use crate::check::{State, calls_of, quoted, size_text, state_of};
+use crate::check::{State, calls_of, quoted, state_of};
 use crate::journal::Report;
 use crate::launch::Ended;
 use crate::program::{Obstacle, Program};

@@ -10,6 +10,9 @@ use crate::upstream::layout::{Extra, Layout, Meaning, TABLE_RUNTIME_ENTRIES};
 impl<'a> Writer<'a> {
     /// Names what would be lost, and finds what graphs read.
     pub(super) fn survey(&mut self, calls: &[Placed<'a>]) {
+        if self.archive.manifest().flight_recorder_bytes.is_some() {
+            self.lose("note that only the last calls of each thread were kept, by a flight recorder");
+        }
         let mut captured = HashSet::new();
         for call in calls {
             let record = call.record;
@@ -93,6 +96,7 @@ impl<'a> Writer<'a> {
             match section.tag {
                 SectionTag::GraphHostIn => self.survey_read(api, &section, captured),
                 SectionTag::GraphHostOut => self.lose("results that graphs leave in host memory"),
+                SectionTag::GraphHostRows => self.lose("gaps between the rows of host memory that graphs copy"),
                 SectionTag::In | SectionTag::Text if !is_launch(api) => {
                     self.survey_inline(api, layout, &record, &section)
                 }

@@ -1,0 +1,196 @@
+//! Host memory that graphs copy from and to: what stands for it, how its rows lie, and what is put there before a launch and
+//! kept after it.
+//!
+//! A node of a graph has the address for as long as the graph lives, and touches it at every launch. The recorder keeps the
+//! packed contents at each launch, and how their rows lie.
+
+use std::collections::BTreeMap;
+
+use hrr_format::record::{HostRows, Record, Section, SectionTag};
+
+use super::Planner;
+use super::address::Space;
+use super::draft::{Draft, Issue};
+use super::error::Refusal;
+use super::lower::Call;
+use crate::instruction::{Chunk, Wait, flag};
+use crate::stage::Shape;
+use crate::thunk::Outcome;
+
+/// Places that are looked through for one that holds another piece of memory.
+const PLACES_LOOKED_AT: usize = 64;
+
+/// Host memory of graphs.
+#[derive(Debug, Default)]
+pub(crate) struct GraphHost {
+    /// What stands for pageable memory, by recorded address and length in bytes: the same piece always has the same place.
+    places: BTreeMap<(u64, u64), usize>,
+}
+
+impl GraphHost {
+    /// A place for a piece of memory that was given one, or lies in one that was.
+    fn known(&self, address: u64, len_bytes: u64) -> Option<usize> {
+        if let Some(&place) = self.places.get(&(address, len_bytes)) {
+            return Some(place);
+        }
+        let end = address.checked_add(len_bytes)?;
+        let before = self.places.range(..=(address, u64::MAX)).rev().take(PLACES_LOOKED_AT);
+        let mut holding = before.filter(|((base, len), _)| base.checked_add(*len).is_some_and(|stop| end <= stop));
+        holding.next().map(|((base, _), place)| place + (address - base) as usize)
+    }
+}
+
+/// The host memory of a graph's copies that a launch names: each with its section, and the one that tells how its rows lie.
+pub(crate) fn graph_host_sections<'r>(
+    record: &Record<'r>,
+    tag: SectionTag,
+) -> impl Iterator<Item = (Section<'r>, Option<HostRows>)> {
+    let sections: Vec<Section<'r>> = record.sections().map_while(Result::ok).collect();
+    let rows = |next: Option<&Section<'_>>| {
+        next.filter(|next| next.tag == SectionTag::GraphHostRows).and_then(|next| HostRows::read(next.payload))
+    };
+    (0..sections.len())
+        .filter(|&index| sections[index].tag == tag)
+        .map(|index| (sections[index], rows(sections.get(index + 1))))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// The shape of so many bytes of contents; `None` where they cannot lie so.
+pub(crate) fn shape_of(packed_bytes: u64, rows: Option<HostRows>) -> Option<Shape> {
+    let Some(rows) = rows else { return Some(Shape::linear(packed_bytes)) };
+    let count = u64::from(rows.rows).checked_mul(u64::from(rows.slices)).filter(|&count| count != 0)?;
+    let shape = Shape {
+        slices: u64::from(rows.slices),
+        slice_bytes: rows.slice_bytes,
+        ..Shape::rows(packed_bytes / count, u64::from(rows.rows), rows.pitch_bytes)
+    };
+    (shape.packed_bytes() == Some(packed_bytes) && shape.span_bytes().is_some()).then_some(shape)
+}
+
+/// What is emitted for a copy of a graph's host memory.
+pub(crate) enum HostSide {
+    /// Fill the graph's memory before it is launched.
+    FillFrom(*const u8),
+    /// Keep a result of the graph before the next launch overwrites it.
+    SaveTo(*mut u8),
+}
+
+/// Words of [`copy_thunk`].
+const COPY_WORDS: u16 = 9;
+
+/// A host memory copy of replay's own, as an instruction. Words: target, source, bytes in a row, rows in a slice, slices, then
+/// the distances between rows and between slices at the target, and those at the source.
+///
+/// # Safety
+/// The first two words are addresses of memory in which the rows lie, and no row of one lies in the other.
+unsafe fn copy_thunk(_: *const std::ffi::c_void, words: *const u64) -> Outcome {
+    // SAFETY: the planner lays out so many words.
+    let [target, source, row_bytes, rows, slices, target_row, target_slice, source_row, source_slice] =
+        std::array::from_fn(|index| unsafe { words.add(index).read() });
+    for slice in 0..slices {
+        for row in 0..rows {
+            let from = source + slice * source_slice + row * source_row;
+            let to = target + slice * target_slice + row * target_row;
+            // SAFETY: the row lies in memory that the planner made, or found, for the whole shape on either side.
+            unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, row_bytes as usize) };
+        }
+    }
+    Outcome { code: 0, raw: 0 }
+}
+
+impl Planner<'_> {
+    /// Host memory that stands for the program's at this address for as long as graphs may use it.
+    pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
+        let place = match self.graph_host.known(address, len_bytes) {
+            Some(place) => place,
+            None => self.host.lasting_place(len_bytes)? as usize,
+        };
+        self.graph_host.places.insert((address, len_bytes), place);
+        Ok(place as *mut u8)
+    }
+
+    /// Emits a copy between a graph's host memory at a recorded address and a packed place of replay's own.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "where the copy stands, and one argument each for what it is made of"
+    )]
+    pub(crate) fn emit_host_copy(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        waits: &mut Vec<Wait>,
+        address: u64,
+        shape: Shape,
+        side: HostSide,
+        progress: u64,
+    ) -> Result<(), Refusal> {
+        let span_bytes = shape.span_bytes().ok_or(Refusal::Address { address, param: "graph host memory" })?;
+        let graphs = [shape.pitch_bytes, shape.slice_bytes];
+        let own_distances = [shape.row_bytes, shape.row_bytes.saturating_mul(shape.rows)];
+        let (graph_word, own_word, own, [to, from]) = match side {
+            HostSide::FillFrom(source) => (0, 1, source as u64, [graphs, own_distances]),
+            HostSide::SaveTo(target) => (1, 0, target as u64, [own_distances, graphs]),
+        };
+        let Shape { row_bytes, rows, slices, .. } = shape;
+        let words = [0, 0, row_bytes, rows, slices, to[0], to[1], from[0], from[1]];
+        let mut draft = Draft::new(chunk, usize::from(COPY_WORDS), words);
+        draft.set(own_word, own);
+        match self.objects.memory.inside(address) {
+            Some(place) if place.allocation.space != Space::Device => {
+                if place.offset_bytes.checked_add(span_bytes).is_none_or(|end| end > place.allocation.size_bytes) {
+                    return Err(Refusal::Address { address, param: "graph host memory" });
+                }
+                draft.patch(graph_word, place.allocation.slot, place.offset_bytes);
+            }
+            _ => {
+                let place = self.shadow(address, span_bytes)? as u64;
+                draft.set(graph_word, place);
+            }
+        }
+        draft.flags |= flag::AUXILIARY;
+        let issue = Issue {
+            thunk: copy_thunk,
+            function: std::ptr::null(),
+            api: call.api,
+            progress,
+            event: call.event,
+            lane: call.lane,
+            expected: 0,
+            device: -1,
+            flags: 0,
+        };
+        draft.finish(chunk, issue, waits);
+        waits.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_what_the_contents_are_are_refused() {
+        let rows = HostRows { rows: 4, slices: 1, pitch_bytes: 64, slice_bytes: 256 };
+        assert_eq!(shape_of(64, None), Some(Shape::linear(64)));
+        assert_eq!(shape_of(64, Some(rows)).map(|shape| (shape.row_bytes, shape.span_bytes())), Some((16, Some(208))));
+        for wrong in
+            [HostRows { rows: 0, ..rows }, HostRows { rows: 7, ..rows }, HostRows { pitch_bytes: u64::MAX, ..rows }]
+        {
+            assert_eq!(shape_of(64, Some(wrong)), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_piece_of_memory_keeps_its_place_when_a_longer_one_begins_there() {
+        let mut host = GraphHost::default();
+        host.places.insert((1000, 100), 1);
+        host.places.insert((1000, 200), 5001);
+        assert_eq!(host.known(1000, 100), Some(1));
+        assert_eq!(host.known(1000, 200), Some(5001));
+        assert_eq!(host.known(1050, 100), Some(5051));
+        assert_eq!(host.known(1150, 100), None);
+        assert_eq!(host.known(999, 1), None);
+    }
+}
