@@ -60,10 +60,13 @@ pub(crate) struct AddressMap {
 #[derive(Debug)]
 struct Recent {
     /// By hash of the address.
-    found: Box<[Cell<(u64, Option<Place>)>]>,
+    found: Box<[Cell<Asked>]>,
     /// Whether anything may be in there.
     used: Cell<bool>,
 }
+
+/// An address, and what was found there.
+type Asked = (u64, Option<Place>);
 
 /// Recent addresses kept.
 const RECENT: usize = 256;
@@ -75,7 +78,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    fn cell(&self, address: u64) -> &Cell<(u64, Option<Place>)> {
+    fn cell(&self, address: u64) -> &Cell<Asked> {
         // Allocations lie apart by multiples of large powers of two: all bits take part.
         let mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.found[mixed as usize % RECENT]

@@ -34,7 +34,7 @@ impl<'a> Planner<'a> {
     fn walk(&mut self, mut arrivals: Arrivals<'_, 'a>, delivery: &mut impl Delivery) -> Result<(), PlanError> {
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
-        while let Some(Arrival { point, blocks_others, .. }) = arrivals.next() {
+        for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
             match point {
                 Point::Begin { lane, record } => {
                     let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
