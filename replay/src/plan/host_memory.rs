@@ -20,7 +20,7 @@ use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::edges::Entered;
 use super::error::{PlanError, Refusal};
-use super::results::{Check, Seen};
+use super::results::{Check, Pending, Seen};
 use super::{Open, Planner};
 use crate::instruction::{Wait, flag};
 use crate::mutation::Mutation;
@@ -95,6 +95,26 @@ struct Words {
 }
 
 const WORDS: usize = size_of::<Words>() / 8;
+
+/// In the length of a range: it is left as it is.
+const LEFT_ALONE: u64 = 1 << 63;
+
+/// The ranges cut where memory begins and ends that copies in flight write to; their parts in it are marked [`LEFT_ALONE`].
+fn cut(ranges: &[(u64, u64)], in_flight: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut cut = Vec::with_capacity(ranges.len());
+    for &(offset, len) in ranges {
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let inside =
+                in_flight.iter().filter(|(start, stop)| (*start..*stop).contains(&at)).map(|(_, stop)| *stop).max();
+            let next = in_flight.iter().map(|(start, _)| *start).filter(|&start| start > at).min();
+            let stop = inside.or(next).map_or(end, |stop| stop.min(end));
+            cut.push((at, (stop - at) | if inside.is_some() { LEFT_ALONE } else { 0 }));
+            at = stop;
+        }
+    }
+    cut
+}
 
 impl<'a> Planner<'a> {
     /// Plans a marker about host memory.
@@ -182,6 +202,19 @@ impl<'a> Planner<'a> {
         Ok(HostMarker { allocation, ranges, bytes, after, before, record })
     }
 
+    /// Ranges of an allocation that copies write to which the program has not yet waited for.
+    fn in_flight_results(&self, allocation: &Allocation) -> Vec<(u64, u64)> {
+        let in_allocation = |pending: &Pending| match pending {
+            Pending::InPlace { address, shape, .. } => {
+                let start = address.checked_sub(allocation.base).filter(|&start| start < allocation.size_bytes)?;
+                let span_bytes = shape.span_bytes().unwrap_or(u64::MAX);
+                Some((start, start.saturating_add(span_bytes).min(allocation.size_bytes)))
+            }
+            Pending::Copy(_) => None,
+        };
+        self.pending.values().filter_map(in_allocation).collect()
+    }
+
     fn emit_host_memory(
         &mut self,
         event: u64,
@@ -210,7 +243,9 @@ impl<'a> Planner<'a> {
         };
         let after = if action == Action::Save { 0 } else { source(marker.after)? };
         let before = source(marker.before)?;
-        let ranges = if leaves_out { &[][..] } else { &marker.ranges };
+        // What a copy in flight brings replaces what the host had stored there: the recorder may have seen either.
+        let in_flight = if wrote { self.in_flight_results(&marker.allocation) } else { Vec::new() };
+        let ranges = if leaves_out { Vec::new() } else { cut(&marker.ranges, &in_flight) };
         let save = if wrote || leaves_out || marker.bytes == 0 {
             0
         } else {
@@ -227,7 +262,8 @@ impl<'a> Planner<'a> {
             // SAFETY: the room is two words for each range.
             unsafe { table.add(index).write(word) };
         }
-        let action = if leaves_out && action == Action::StoreFirst { Action::Store } else { action };
+        let stores_parts = leaves_out || !in_flight.is_empty();
+        let action = if stores_parts && action == Action::StoreFirst { Action::Store } else { action };
         let words = Words {
             base: 0,
             size_bytes: marker.allocation.size_bytes,
@@ -314,7 +350,12 @@ unsafe fn host_memory_thunk(_: *const c_void, words: *const u64) -> Outcome {
         // same.
         unsafe {
             let pair = (words.ranges as *const u64).add(index * 2);
-            let (live, len) = (base.add(pair.read() as usize), pair.add(1).read() as usize);
+            let (live, len) = (base.add(pair.read() as usize), pair.add(1).read());
+            let (alone, len) = (len & LEFT_ALONE != 0, (len & !LEFT_ALONE) as usize);
+            if alone {
+                done += len;
+                continue;
+            }
             if words.save != 0 {
                 std::ptr::copy_nonoverlapping(live, (words.save as *mut u8).add(done), len);
             }
@@ -369,6 +410,15 @@ mod tests {
         assert_eq!(&live, b"0ab345c789");
         run(&mut live, &[1, 2], b"xy", None, None, Action::StoreFirst);
         assert_eq!(&live, b"\0xy\0\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn what_copies_in_flight_write_is_left_alone() {
+        assert_eq!(cut(&[(2, 6)], &[]), [(2, 6)]);
+        assert_eq!(cut(&[(0, 4), (6, 4)], &[(2, 8)]), [(0, 2), (2, 2 | LEFT_ALONE), (6, 2 | LEFT_ALONE), (8, 2)]);
+        let mut live = *b"0123456789";
+        run(&mut live, &[1, 2, 3, 2 | LEFT_ALONE, 5, 1], b"abcde", None, None, Action::Store);
+        assert_eq!(&live, b"0ab34e6789");
     }
 
     #[test]
