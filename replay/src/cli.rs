@@ -23,6 +23,7 @@ use crate::convert::run_convert;
 use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
+use crate::launched;
 use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
@@ -428,7 +429,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return check_order(&archive, log);
     }
     refuse_unsupported()?;
-    refuse_unknown_replacements(&archive, &arguments.replace_kernel)?;
+    launched::refuse_unknown_replacements(&archive, &arguments.replace_kernel)?;
     let choices = Choices {
         devices: arguments.device_map.clone().unwrap_or_default(),
         placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
@@ -531,19 +532,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         std::mem::forget(watchdog::bound("unloading the HIP runtime", limit, on_hang));
     }
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
-}
-
-/// Refuses replacements of kernels that the archive never launches: a name that was mistyped would change nothing.
-fn refuse_unknown_replacements(archive: &Archive, replacements: &[Replacement]) -> Result<(), String> {
-    let mut launched: Vec<&str> = archive.kernels().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
-    launched.sort_unstable();
-    launched.dedup();
-    match replacements.iter().find(|replacement| !launched.contains(&replacement.name.as_str())) {
-        Some(Replacement { name, .. }) => {
-            Err(format!("--replace-kernel: no kernel {name:?} is launched; launched: {}", launched.join(", ")))
-        }
-        None => Ok(()),
-    }
 }
 
 fn check_order(archive: &Archive, log: &Path) -> Result<ExitCode, String> {

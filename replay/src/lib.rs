@@ -23,6 +23,7 @@ pub mod driver;
 pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
+pub(crate) mod launched;
 #[doc(hidden)]
 pub mod measure;
 pub(crate) mod memory_node;

@@ -65,21 +65,20 @@ fn info(archive: &Path) -> Finished {
 #[test]
 fn a_killed_process_leaves_its_last_calls_and_no_more_than_the_size() {
     let scratch = Scratch::new("flight");
-    // Some thousand calls into each of two rings of 64 KiB: both have come round several times.
+    // Some thousand calls into a ring of 64 KiB, which has come round several times, and as many as there was time for into
+    // another.
     let path = fly(&scratch, &Workload::new("forever", &["0", "2"]), Some(("thread 0 iteration 3000", Duration::ZERO)));
     let archive = open(&path);
+    let mut full_rings = 0;
     for stream in archive.streams() {
         assert!(stream.check().is_ok(), "{:?}", stream.check());
         let records: Vec<_> = stream.records().filter(|record| record.api() < marker::FIRST).collect();
-        assert!(
-            stream.header().thread == 0 || (stream.has_come_round() && records.len() > 200),
-            "{} calls",
-            records.len()
-        );
+        full_rings += usize::from(stream.has_come_round() && records.len() > 200);
         assert!(records.windows(2).all(|pair| pair[0].end() < pair[1].begin()), "calls are in order");
         let open = records.iter().position(|record| record.in_flight());
         assert!(open.is_none_or(|position| position + 1 == records.len()), "only the last one can be in flight");
     }
+    assert!(full_rings > 0, "no ring has come round");
     let info = info(&path);
     for expected in [
         "Ring         : a flight recorder: the last calls in at most 512.0 KiB",

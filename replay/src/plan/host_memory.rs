@@ -99,6 +99,23 @@ const WORDS: usize = size_of::<Words>() / 8;
 /// In the length of a range: it is left as it is.
 const LEFT_ALONE: u64 = 1 << 63;
 
+/// In the length of a range: it has no contents, and becomes zero.
+const ZEROED: u64 = 1 << 62;
+
+/// What lies around the ranges in an allocation, but for memory that copies in flight write to, as ranges marked [`ZEROED`].
+fn gaps(ranges: &[(u64, u64)], in_flight: &[(u64, u64)], size_bytes: u64) -> Vec<(u64, u64)> {
+    let mut at = 0;
+    let mut gaps = Vec::new();
+    for &(offset, len) in ranges.iter().chain(&[(size_bytes, 0)]) {
+        if offset > at {
+            gaps.push((at, offset - at));
+        }
+        at = offset + len;
+    }
+    let cut = cut(&gaps, in_flight).into_iter().filter(|(_, len)| len & LEFT_ALONE == 0);
+    cut.map(|(offset, len)| (offset, len | ZEROED)).collect()
+}
+
 /// The ranges cut where memory begins and ends that copies in flight write to; their parts in it are marked [`LEFT_ALONE`].
 fn cut(ranges: &[(u64, u64)], in_flight: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut cut = Vec::with_capacity(ranges.len());
@@ -245,7 +262,11 @@ impl<'a> Planner<'a> {
         let before = source(marker.before)?;
         // What a copy in flight brings replaces what the host had stored there: the recorder may have seen either.
         let in_flight = if wrote { self.in_flight_results(&marker.allocation) } else { Vec::new() };
-        let ranges = if leaves_out { Vec::new() } else { cut(&marker.ranges, &in_flight) };
+        let mut ranges = if leaves_out { Vec::new() } else { cut(&marker.ranges, &in_flight) };
+        if action == Action::StoreFirst && !leaves_out && !in_flight.is_empty() {
+            ranges.extend(gaps(&marker.ranges, &in_flight, marker.allocation.size_bytes));
+            ranges.sort_unstable();
+        }
         let save = if wrote || leaves_out || marker.bytes == 0 {
             0
         } else {
@@ -351,7 +372,12 @@ unsafe fn host_memory_thunk(_: *const c_void, words: *const u64) -> Outcome {
         unsafe {
             let pair = (words.ranges as *const u64).add(index * 2);
             let (live, len) = (base.add(pair.read() as usize), pair.add(1).read());
-            let (alone, len) = (len & LEFT_ALONE != 0, (len & !LEFT_ALONE) as usize);
+            let (zeroed, alone, len) =
+                (len & ZEROED != 0, len & LEFT_ALONE != 0, (len & !(LEFT_ALONE | ZEROED)) as usize);
+            if zeroed {
+                std::ptr::write_bytes(live, 0, len);
+                continue;
+            }
             if alone {
                 done += len;
                 continue;
@@ -419,6 +445,15 @@ mod tests {
         let mut live = *b"0123456789";
         run(&mut live, &[1, 2, 3, 2 | LEFT_ALONE, 5, 1], b"abcde", None, None, Action::Store);
         assert_eq!(&live, b"0ab34e6789");
+        // Before the first store, everything else is zero.
+        assert_eq!(
+            gaps(&[(2, 2), (6, 1)], &[(3, 5), (9, 12)], 10),
+            [(0, 2 | ZEROED), (5, 1 | ZEROED), (7, 2 | ZEROED)]
+        );
+        let ranges = [0, 1 | ZEROED, 1, 2, 3, 2 | LEFT_ALONE, 5, 1, 6, 2 | ZEROED];
+        let mut live = *b"0123456789";
+        run(&mut live, &ranges, b"abcde", None, None, Action::Store);
+        assert_eq!(&live, b"\0ab34e\0\089");
     }
 
     #[test]
