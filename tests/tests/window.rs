@@ -120,9 +120,21 @@ fn other_programs_have_windows_too() {
 /// Settings that are made and taken back, modules that are gone, parts that are taken out, handles for other processes.
 #[test]
 fn programs_that_change_much_have_windows_anywhere() {
-    for name in ["resets", "ipc", "linking", "sweep_modules", "sweep_graphs", "sweep_streams", "sweep_memory"] {
+    let early = ["launches:1..", "launches:2..7", "launches:3..", "launches:5.."];
+    let late = ["launches:2..", "launches:8..", "launches:13.."];
+    for (name, windows) in [
+        ("resets", &early[..]),
+        ("ipc", &early),
+        ("linking", &early),
+        ("sweep_modules", &early),
+        ("sweep_graphs", &early),
+        ("sweep_streams", &early),
+        ("sweep_memory", &early),
+        ("images", &late),
+        ("contexts", &late),
+    ] {
         let workload = Workload::listed(name);
-        for window in ["launches:1..", "launches:2..7", "launches:3..", "launches:5.."] {
+        for window in windows {
             let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)]);
             for (threads, order) in [("0", "capture"), ("1", "deps")] {
                 Replay::of_recording(&recording).args(["--threads", threads, "--order", order]).run().expect_pass();

@@ -40,7 +40,7 @@ impl Preamble {
             [(HandleKind::Module, id::hipModuleGetGlobal), (HandleKind::Library, id::hipLibraryGetGlobal)]
         {
             for (module, device) in objects.handles(kind) {
-                self.module_variables(writer, get, module, device)?;
+                self.module_variables(writer, objects, get, module, device)?;
             }
         }
         for (array, device) in objects.handles(HandleKind::Array) {
@@ -101,8 +101,16 @@ impl Preamble {
     }
 
     /// The variables of a module or library that the program has not asked for: it is asked here, and so it is at replay.
-    fn module_variables(&mut self, writer: &BlobWriter, get: usize, module: u64, device: i32) -> io::Result<()> {
-        let names = self.process.kernels().variables(module);
+    fn module_variables(
+        &mut self,
+        writer: &BlobWriter,
+        objects: &Objects,
+        get: usize,
+        module: u64,
+        device: i32,
+    ) -> io::Result<()> {
+        let mut names = self.process.kernels().variables(module);
+        names.retain(|name| !objects.is_texture_reference(module, name));
         if names.is_empty() {
             return Ok(());
         }

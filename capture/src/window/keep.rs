@@ -162,6 +162,17 @@ pub(super) fn registered_variable(api: &Api, record: &Record<'_>) -> Option<(u64
     (api.name == "__hipRegisterVar").then(|| (record.word(VARIABLE), record.word(SIZE)))
 }
 
+/// Module, and name in it, of the texture reference that a call asks for.
+pub(super) fn texture_reference(api: &Api, record: &Record<'_>) -> Option<(u64, Vec<u8>)> {
+    /// Word and parameter of `hipModuleGetTexRef(texRef, hmod, name)`.
+    const MODULE: usize = 1;
+    const NAME: u8 = 2;
+    let asks = api.name == "hipModuleGetTexRef";
+    let name = asks.then(|| record.section(SectionTag::Text, NAME)).flatten()?;
+    let text = name.payload.split(|&byte| byte == 0).next()?;
+    Some((record.word(MODULE), text.to_vec()))
+}
+
 /// What a call sets, so that setting it again takes the place of the call before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Setting {

@@ -102,6 +102,8 @@ pub(crate) struct Objects {
     ranges: BTreeMap<u64, (u64, Id)>,
     /// Length in bytes of each device variable, by its host symbol.
     variables: HashMap<u64, u64>,
+    /// Modules, and names of variables in them that are texture references: the runtime's own, which it fills.
+    texture_references: HashSet<(u64, Vec<u8>)>,
     entries: BTreeMap<u64, Entry>,
     /// The entry that made each setting last.
     settings: HashMap<Setting, u64>,
@@ -162,6 +164,11 @@ impl Objects {
     /// Whether memory at an address is there: that of a module's variable goes with the module.
     pub(super) fn holds(&self, address: u64) -> bool {
         self.containing(address).is_some()
+    }
+
+    /// Whether a variable of a module is a texture reference.
+    pub(super) fn is_texture_reference(&self, module: u64, name: &str) -> bool {
+        self.texture_references.contains(&(module, name.as_bytes().to_vec()))
     }
 
     /// Handles of a kind that are there, with the devices they were made on.
@@ -261,6 +268,7 @@ impl Objects {
             self.drop_entry(made_by);
             return;
         }
+        self.texture_references.extend(keep::texture_reference(api, &parsed));
         let mentions = self.mentions(api, &parsed);
         let ended = ending.ids();
         for id in &ended {

@@ -465,8 +465,10 @@ impl<'a> Reader<'a> {
         if api.name.starts_with("hipStreamWaitEvent") {
             call.stream_awaits = self.handles.get(&(HandleKind::Event, record.word(1))).map(|handle| handle.object);
         }
-        if api.name == "hipSetDevice" && !call.failed {
-            self.making[call.lane as usize].push(Made::Device(record.word(0) as u32 as i32));
+        let device =
+            if api.name == "hipSetDevice" { Some(record.word(0) as u32 as i32) } else { record.device_after() };
+        if let Some(device) = device.filter(|_| !call.failed) {
+            self.making[call.lane as usize].push(Made::Device(device));
         }
     }
 }

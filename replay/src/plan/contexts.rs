@@ -13,9 +13,11 @@ use super::special::Special;
 
 impl<'a> Planner<'a> {
     /// What calls about contexts become. Where captured threads share OS threads, their stacks of contexts are not kept apart
-    /// there: the top is asked for instead of taken away, and the device behind it is made current as by any other call.
+    /// there, and what stands before a window does not make these: the top is asked for instead of taken away, and the
+    /// device behind it is made current as by any other call.
     pub(crate) fn apply_context(&self, call: &Call<'_>, special: Special) -> Result<Option<&'static Api>, Refusal> {
-        if special != Special::PopContext || !self.multiplexed {
+        let as_recorded = !self.multiplexed && self.archive.manifest().window.is_none();
+        if special != Special::PopContext || as_recorded {
             return Ok(None);
         }
         if !call.succeeded() {

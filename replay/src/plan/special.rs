@@ -314,6 +314,10 @@ impl<'a> Planner<'a> {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             special @ (Special::MakeContext | Special::UseContext | Special::PopContext) => {
                 draft.flags |= flag::SWITCHES_CONTEXT;
+                if special == Special::PopContext && self.archive.manifest().window.is_some() {
+                    // What made it current may have been before the window.
+                    draft.flags |= flag::ANY_OUTCOME;
+                }
                 return self.apply_context(call, special);
             }
             Special::GetLastError if self.multiplexed => draft.flags |= flag::LAST_ERROR,
