@@ -187,7 +187,7 @@ pub(super) struct Setting {
 impl Setting {
     /// What a call sets; `None` for calls that count, each of which matters.
     pub(super) fn of(api: &Api, device: i32, record: &Record<'_>) -> Option<Self> {
-        if api.name.contains("Retain") || api.name.contains("Release") || api.name.contains("Link") {
+        if ["Retain", "Release", "Link", "Dependencies"].iter().any(|part| api.name.contains(part)) {
             return None;
         }
         if api.name.contains("PeerAccess") {
