@@ -183,7 +183,7 @@ pub fn huge(bench: &Bench) -> Result<Vec<Row>, String> {
     let count = calls.to_string();
     let archive = bench.built.archive("huge");
     let arguments = ["get_device", count.as_str()];
-    bench.built.recorded(Hip::Null, Recorded::Metadata, &archive, "call_cost", &arguments, &[])?;
+    bench.built.recorded(Hip::Null, Recorded::Contents, &archive, "call_cost", &arguments, &[])?;
     let events = calls as f64 * 1.1;
     let ran = bench.built.replay(Hip::Null, &archive, &["--memory-budget", "256"], &[])?;
     let name = format!("{:.0} M events", events / 1e6);
