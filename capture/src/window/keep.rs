@@ -93,8 +93,7 @@ pub(crate) fn moves_thread(api: &Api) -> bool {
 }
 
 fn makes(api: &Api) -> bool {
-    api.name == "__hipRegisterFatBinary"
-        || api.name.starts_with("__hipRegister")
+    api.name.starts_with("__hipRegister")
         || api.params.iter().any(|param| match param.role {
             Role::Create(_)
             | Role::Get(_)
