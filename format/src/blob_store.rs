@@ -434,6 +434,55 @@ impl BlobStore {
         Ok(Some(contents))
     }
 
+    /// Hands the contents of a number over piece by piece, each with its offset, in order, and returns their length; `None`
+    /// where the number has none. For contents that are copied elsewhere at once: the first use checks the hash as
+    /// [`Self::get`] does, but beside the copying, on all cores where there is much; pages of the archive that were read are
+    /// given back, so that what has been copied does not stay resident twice.
+    ///
+    /// # Errors
+    /// Those of [`Self::get`]; pieces handed over before are not to be used then.
+    pub fn each_piece(&self, number: u64, each: impl Fn(usize, &[u8]) + Sync) -> Result<Option<usize>, BlobError> {
+        /// Large enough for all cores to share one, small enough to stay in a large cache.
+        const PIECE_BYTES: usize = 16 << 20;
+        /// Below this the work is not worth handing to others, nor its pages worth giving back.
+        const LARGE_BYTES: usize = 1 << 20;
+        let Some(position) = self.index.position(number) else {
+            return Ok(None);
+        };
+        let entry = &self.index.entries[position];
+        let pack = &self.packs[&entry.pack];
+        let contents = self.contents(entry, pack)?;
+        let verified = &self.verified[self.canonical[position] as usize];
+        // Relaxed: as in `get`.
+        let unchecked = !verified.load(Ordering::Relaxed);
+        let is_mapped = matches!(pack.content.get(), Some(Ok(Some(Content::Mapped(_)))));
+        let mut hasher = blake3::Hasher::new();
+        for (number, piece) in contents.chunks(PIECE_BYTES).enumerate() {
+            let offset = number * PIECE_BYTES;
+            let is_large = piece.len() >= LARGE_BYTES;
+            match (unchecked, is_large) {
+                (true, true) => {
+                    rayon::join(|| hasher.update_rayon(piece), || each(offset, piece));
+                }
+                (true, false) => {
+                    hasher.update(piece);
+                    each(offset, piece);
+                }
+                (false, _) => each(offset, piece),
+            }
+            if is_large && is_mapped {
+                give_pages_back(piece);
+            }
+        }
+        if unchecked {
+            if *hasher.finalize().as_bytes() != entry.hash {
+                return Err(BlobError::Hash { number, path: pack.path.clone(), offset_bytes: entry.offset_bytes });
+            }
+            verified.store(true, Ordering::Relaxed);
+        }
+        Ok(Some(contents.len()))
+    }
+
     fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
         if entry.len_bytes == 0 {
             return Ok(Cow::Borrowed(&[]));
@@ -458,6 +507,18 @@ impl BlobStore {
             }),
             Err(error) => Err(BlobError::Open { path: pack.path.clone(), reason: error.to_string() }),
         }
+    }
+}
+
+/// Has the whole pages within a part of a mapped file not be resident any more; they come back when they are read again.
+fn give_pages_back(mapped: &[u8]) {
+    const PAGE_BYTES: usize = 4096;
+    let begin = (mapped.as_ptr() as usize).next_multiple_of(PAGE_BYTES);
+    let end = (mapped.as_ptr() as usize + mapped.len()) / PAGE_BYTES * PAGE_BYTES;
+    if begin < end {
+        // SAFETY: the pages lie within a mapping of a file that is only read, so dropping them loses nothing: who reads them
+        // next, on any thread, gets the file's contents again.
+        unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED) };
     }
 }
 
@@ -549,6 +610,35 @@ mod tests {
             store.get(5),
             Err(BlobError::Bounds { number: 5, path: pack, offset_bytes: 0, len_bytes: 8, pack_bytes: 3 })
         );
+    }
+
+    #[test]
+    fn pieces_are_the_contents_in_order_and_checked_once_all_are_out() {
+        // More than one piece, which does not begin at a page of its pack.
+        let contents: Vec<u8> = (0..33u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let mut pack = vec![9; 64];
+        pack.extend(&contents);
+        let wrong = IndexEntry { hash: content_hash(b"other"), ..entry(2, &contents, 64) };
+        let (dir, store) = store(&[entry(0, &contents, 64), entry(1, b"", 0), wrong], &pack);
+        let store = store.unwrap();
+        let gathered = |number| {
+            let found = std::sync::Mutex::new(vec![0; contents.len()]);
+            let result = store.each_piece(number, |offset, piece| {
+                found.lock().unwrap()[offset..offset + piece.len()].copy_from_slice(piece);
+            });
+            (result, found.into_inner().unwrap())
+        };
+        // Again, from pages that were given back, with a hash that is known to be right.
+        for _ in 0..2 {
+            let (result, found) = gathered(0);
+            assert_eq!(result, Ok(Some(contents.len())));
+            assert!(found == contents);
+        }
+        assert_eq!(store.get(0).unwrap().as_deref(), Some(&contents[..]));
+        assert_eq!(gathered(1).0, Ok(Some(0)));
+        assert_eq!(gathered(7).0, Ok(None));
+        let path = dir.path().join("pack-0.bin");
+        assert_eq!(gathered(2).0, Err(BlobError::Hash { number: 2, path, offset_bytes: 64 }));
     }
 
     #[test]

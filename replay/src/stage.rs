@@ -21,6 +21,8 @@ use crate::runtime::{Runtime, RuntimeError};
 
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
 const ALIGN_BYTES: usize = 256;
+/// Contents are copied in parts of this size, so that several cores share a large one.
+const COPY_BYTES: usize = 1 << 20;
 /// Arena block size in bytes; larger places get blocks of their own.
 const BLOCK_BYTES: usize = 16 << 20;
 
@@ -141,6 +143,17 @@ enum Contents {
 #[derive(Clone, Copy, Debug)]
 struct Address(*mut u8);
 
+impl Address {
+    /// The address so many bytes further.
+    ///
+    /// # Safety
+    /// It lies within the block, or one past its end.
+    unsafe fn add(&self, bytes: usize) -> *mut u8 {
+        // SAFETY: by this function's contract.
+        unsafe { self.0.add(bytes) }
+    }
+}
+
 // SAFETY: the address is that of arena memory that outlives all users; who writes there is settled by the plan.
 unsafe impl Send for Address {}
 // SAFETY: as above.
@@ -203,6 +216,8 @@ pub(crate) struct HostMemory {
     spare_pinned: Vec<Vec<Address>>,
     /// Most bytes in use at once, pinned and pageable.
     peak_bytes: (u64, u64),
+    /// Bytes of the current window.
+    window_bytes: u64,
     in_use_bytes: (u64, u64),
     /// Sources made up so far, by which their noise differs.
     synthetic_sources: u64,
@@ -266,6 +281,7 @@ impl HostMemory {
             spare_pinned: vec![Vec::new(); nodes.count()],
             nodes,
             peak_bytes: (0, 0),
+            window_bytes: 0,
             in_use_bytes: (0, 0),
             synthetic_sources: 0,
         };
@@ -284,6 +300,7 @@ impl HostMemory {
         self.next_window += 1;
         // Sources are shared within a window only: an older window's memory may go at any time.
         self.sources.clear();
+        self.window_bytes = 0;
         self.windows.push_back(Window {
             number,
             pinned: (0..self.nodes.count()).map(|_| Arena::default()).collect(),
@@ -357,10 +374,7 @@ impl HostMemory {
 
     /// Bytes staged in the current window.
     pub(crate) fn window_bytes(&self) -> u64 {
-        self.windows.back().map_or(0, |window| {
-            let arenas = window.pinned.iter().chain(&window.pageable);
-            arenas.flat_map(|arena| &arena.blocks).map(|(_, size)| *size as u64).sum()
-        })
+        self.window_bytes
     }
 
     /// Bytes staged and not given back.
@@ -386,7 +400,7 @@ impl HostMemory {
                         None => Ok(node.preferred(|| runtime.host_malloc(size))?),
                     }
                 })?;
-                self.in_use_bytes.0 += grown as u64;
+                self.grown(grown, HostKind::Pinned);
                 place
             }
             HostKind::Pageable => {
@@ -396,12 +410,21 @@ impl HostMemory {
                     node.bind(block, size);
                     Ok(block)
                 })?;
-                self.in_use_bytes.1 += grown as u64;
+                self.grown(grown, HostKind::Pageable);
                 place
             }
         };
-        self.peak_bytes = (self.peak_bytes.0.max(self.in_use_bytes.0), self.peak_bytes.1.max(self.in_use_bytes.1));
         Ok(place)
+    }
+
+    fn grown(&mut self, bytes: usize, kind: HostKind) {
+        let bytes = bytes as u64;
+        match kind {
+            HostKind::Pinned => self.in_use_bytes.0 += bytes,
+            HostKind::Pageable => self.in_use_bytes.1 += bytes,
+        }
+        self.window_bytes += bytes;
+        self.peak_bytes = (self.peak_bytes.0.max(self.in_use_bytes.0), self.peak_bytes.1.max(self.in_use_bytes.1));
     }
 
     /// A pageable place that stays to the end.
@@ -495,13 +518,29 @@ impl HostMemory {
                     return Ok(());
                 }
             };
-            let contents = archive.blobs().get(blob)?.ok_or(StageError::Missing { blob })?;
             let wanted_bytes = job.shape.packed_bytes().unwrap_or(u64::MAX);
-            if contents.len() as u64 != wanted_bytes {
-                return Err(StageError::Length { blob, found_bytes: contents.len() as u64, wanted_bytes });
+            let found_bytes = archive.blobs().len_bytes(blob).ok_or(StageError::Missing { blob })?;
+            if found_bytes != wanted_bytes {
+                return Err(StageError::Length { blob, found_bytes, wanted_bytes });
             }
-            // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that reads it is
-            // issued before `fill` has returned.
+            let target = &job.target;
+            if job.shape.rows == 1 && job.shape.slices == 1 {
+                let base = job.shape.lead_bytes as usize;
+                let copy = |offset: usize, piece: &[u8]| {
+                    piece.par_chunks(COPY_BYTES).enumerate().for_each(|(number, part)| {
+                        let at = base + offset + number * COPY_BYTES;
+                        // SAFETY: the place was allocated for the shape's span and the contents are as long as its row; it
+                        // belongs to this job alone, each part to one thread, and no call that reads it is issued before
+                        // `fill` has returned. The source is the archive's mapping or a heap buffer.
+                        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), target.add(at), part.len()) };
+                    });
+                };
+                archive.blobs().each_piece(blob, copy)?.ok_or(StageError::Missing { blob })?;
+                return Ok(());
+            }
+            let contents = archive.blobs().get(blob)?.ok_or(StageError::Missing { blob })?;
+            // SAFETY: the place was allocated for the shape's span, which the contents fill; it belongs to this job alone, and no
+            // call that reads it is issued before `fill` has returned.
             unsafe { job.shape.scatter(&contents, job.target.0) };
             Ok(())
         })

@@ -137,3 +137,15 @@ fn an_archive_over_the_budget_is_planned_for_each_repetition() {
     run.expect_pass();
     assert!(run.run.stdout.contains("each planned anew"), "{}", run.run);
 }
+
+/// A few calls with large contents: the budget was looked at only behind thousands of instructions, so all was staged.
+#[test]
+fn a_few_calls_with_large_contents_keep_to_the_budget() {
+    let recording = record(&Workload::new("serving", &["2", "3", "2", "192", "16"]), Contents::Recorded);
+    let replay = Replay::of_recording(&recording).args(["--memory-budget", "32"]).run();
+    replay.expect_pass();
+    assert!(replay.run.stdout.contains("planned and staged as far as --memory-budget allows"), "{}", replay.run);
+    let whole = Replay::of_recording(&recording).args(["--memory-budget", "512"]).run();
+    whole.expect_pass();
+    assert!(whole.run.stdout.contains("planned and staged whole"), "{}", whole.run);
+}

@@ -19,6 +19,11 @@ use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.
 const CHUNK_INSTRUCTIONS: usize = 4096;
+/// Windows that share the memory budget: the run works on some while the next are staged.
+const WINDOWS: u64 = 8;
+/// A window with less staged in it ends with a chunk: memory comes in blocks, and below a few of them a small budget would have
+/// planning wait at every call.
+const EARLY_BYTES: u64 = 32 << 20;
 
 impl<'a> Planner<'a> {
     /// Plans the whole archive, handing each finished chunk to `delivery`. The planner must outlive the run: instructions
@@ -58,11 +63,15 @@ impl<'a> Planner<'a> {
                 Point::End { lane } => self.end(lane),
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
-            if let Some(worker) = self.full_chunk(&point) {
+            let full = self.full_chunk(&point);
+            if let Some(worker) = full {
                 own_calls::pulse();
                 self.fill(event)?;
                 self.finish_chunk(worker);
                 self.deliver(Whole::WhatIsReady, delivery);
+            }
+            // A few calls may need more host memory than thousands of others.
+            if full.is_some() || self.host.window_bytes() >= (self.budget_bytes / WINDOWS).max(EARLY_BYTES) {
                 self.throttle(event, delivery)?;
                 if delivery.stopped() {
                     break;
@@ -130,8 +139,6 @@ impl<'a> Planner<'a> {
 
     /// Begins a new window of staged memory now and then, and waits for the run where the budget is used up.
     pub(super) fn throttle(&mut self, event: u64, delivery: &mut impl Delivery) -> Result<(), PlanError> {
-        /// Windows that share the budget: the run works on some while the next are staged.
-        const WINDOWS: u64 = 8;
         /// A run that has not moved for this long may be waiting for calls that are not planned yet.
         const STALL: Duration = Duration::from_millis(20);
         if self.host.window_bytes() >= self.budget_bytes / WINDOWS {
