@@ -27,7 +27,7 @@ impl Device {
 }
 
 fn find_devices() -> HipResult<Vec<Device>> {
-    cu::init(0)?;
+    super::address_space::with_kept_addresses_hidden(|| cu::init(0))?;
     let found = got(cu::device_get_count)?;
     // MINIHIP_DEVICES asks for at most that many.
     let wanted = std::env::var("MINIHIP_DEVICES").ok().and_then(|text| text.trim().parse::<i32>().ok());
