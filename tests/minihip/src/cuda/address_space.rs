@@ -6,14 +6,29 @@
 //! none of them. Such mappings are taken away while the driver starts and put back behind it.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
-/// What the driver gives out by address it gives out in multiples of this, so only such mappings matter. Thread stacks'
-/// guards and the reserves of allocators are smaller or lie at other addresses.
+/// An allocator's new arena is such a mapping too, for the moment until its owner makes a part of it accessible. What is
+/// kept free stays as it is, so what is hidden looked the same this often, this far apart.
+const LOOKS: u32 = 4;
+const APART: Duration = Duration::from_millis(8);
+
+/// What the driver gives out by address it gives out in multiples of this, so only such mappings matter. Guards of stacks and
+/// the unused rest of arenas lie at other addresses.
 const BLOCK_BYTES: usize = 32 << 20;
 
 /// Runs `start` while no whole blocks without access are mapped.
 pub(super) fn with_kept_addresses_hidden<T>(start: impl FnOnce() -> T) -> T {
-    let kept = kept(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+    let look = || kept(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+    let mut kept = look();
+    for _ in 1..LOOKS {
+        if kept.is_empty() {
+            break;
+        }
+        std::thread::sleep(APART);
+        let again = look();
+        kept.retain(|mapping| again.contains(mapping));
+    }
     for &(begin, end) in &kept {
         // SAFETY: a private anonymous mapping without access has no contents that anybody could miss.
         unsafe { libc::munmap(begin as *mut c_void, end - begin) };
