@@ -4,6 +4,9 @@
 //! Memory the program had pinned is pinned here too (`hipHostMalloc`), memory it had not stays pageable, so that the
 //! runtime takes the same path as it did for the program. Sources with the same contents share one place.
 
+mod blocks;
+mod shape;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,12 +22,13 @@ use crate::instruction::Wait;
 use crate::memory_node::MemoryNodes;
 use crate::runtime::{Runtime, RuntimeError};
 
+use blocks::{Address, Arena, Spares, map_anonymous};
+pub(crate) use shape::Shape;
+
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
 const ALIGN_BYTES: usize = 256;
 /// Contents are copied in parts of this size, so that several cores share a large one.
 const COPY_BYTES: usize = 1 << 20;
-/// Arena block size in bytes; larger places get blocks of their own.
-const BLOCK_BYTES: usize = 16 << 20;
 
 /// Whether memory is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,93 +37,6 @@ pub(crate) enum HostKind {
     Pinned,
     /// Ordinary memory.
     Pageable,
-}
-
-/// How packed contents lie in host memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
-    /// Bytes from the address that the call is given to the first row.
-    pub(crate) lead_bytes: u64,
-    /// Bytes in a row.
-    pub(crate) row_bytes: u64,
-    /// Number of rows in a slice.
-    pub(crate) rows: u64,
-    /// Distance between row starts in bytes.
-    pub(crate) pitch_bytes: u64,
-    /// Number of slices.
-    pub(crate) slices: u64,
-    /// Distance between slice starts in bytes.
-    pub(crate) slice_bytes: u64,
-    /// Bytes behind the last row that the call might touch as well.
-    pub(crate) tail_bytes: u64,
-}
-
-impl Shape {
-    /// Contents without gaps.
-    pub(crate) fn linear(len_bytes: u64) -> Self {
-        Self::rows(len_bytes, 1, len_bytes)
-    }
-
-    /// Rows of `row_bytes`, `pitch_bytes` apart.
-    pub(crate) fn rows(row_bytes: u64, rows: u64, pitch_bytes: u64) -> Self {
-        Shape { lead_bytes: 0, row_bytes, rows, pitch_bytes, slices: 1, slice_bytes: 0, tail_bytes: 0 }
-    }
-
-    /// Bytes from the address that the call is given to the end of what it may touch, or `None` where that overflows.
-    pub(crate) fn span_bytes(&self) -> Option<u64> {
-        let around = self.lead_bytes.checked_add(self.tail_bytes)?;
-        if self.rows == 0 || self.slices == 0 {
-            return Some(around);
-        }
-        let rows = (self.rows - 1).checked_mul(self.pitch_bytes)?.checked_add(self.row_bytes)?;
-        (self.slices - 1).checked_mul(self.slice_bytes)?.checked_add(rows)?.checked_add(around)
-    }
-
-    /// Bytes of contents, or `None` where that overflows.
-    pub(crate) fn packed_bytes(&self) -> Option<u64> {
-        self.row_bytes.checked_mul(self.rows)?.checked_mul(self.slices)
-    }
-
-    /// Offsets of the rows from the address that the call is given, in the order of the contents.
-    fn row_offsets(self) -> impl Iterator<Item = usize> {
-        // Rows of nothing may be very many.
-        let slices = if self.row_bytes == 0 || self.rows == 0 { 0 } else { self.slices };
-        (0..slices).flat_map(move |slice| {
-            (0..self.rows).map(move |row| {
-                // Within the span, which did not overflow when memory was made for it.
-                (self.lead_bytes + slice * self.slice_bytes + row * self.pitch_bytes) as usize
-            })
-        })
-    }
-
-    /// The packed contents of memory of this shape.
-    ///
-    /// # Safety
-    /// `base` is readable for [`Self::span_bytes`], and nothing writes there meanwhile.
-    pub(crate) unsafe fn gather<'a>(&self, base: *const u8, buffer: &'a mut Vec<u8>) -> &'a [u8] {
-        buffer.clear();
-        for offset in self.row_offsets() {
-            // SAFETY: the row ends within the span, which the caller vouches for.
-            let row = unsafe { std::slice::from_raw_parts(base.add(offset), self.row_bytes as usize) };
-            buffer.extend_from_slice(row);
-        }
-        buffer
-    }
-
-    /// Spreads packed contents over memory of this shape.
-    ///
-    /// # Safety
-    /// `base` is writable for [`Self::span_bytes`], and nothing else uses the memory meanwhile.
-    pub(crate) unsafe fn scatter(&self, packed: &[u8], base: *mut u8) {
-        if self.row_bytes == 0 {
-            return;
-        }
-        for (row, offset) in packed.chunks(self.row_bytes as usize).zip(self.row_offsets()) {
-            // SAFETY: the row ends within the span, which the caller vouches for; `packed` is the archive's mapping or a
-            // heap buffer, never the target.
-            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), base.add(offset), row.len()) };
-        }
-    }
 }
 
 /// Contents still to be put in their place.
@@ -138,26 +55,6 @@ enum Contents {
     /// Zeros, or noise that begins in this state.
     Synthetic(Option<u64>),
 }
-
-/// A host address that may travel between threads.
-#[derive(Clone, Copy, Debug)]
-struct Address(*mut u8);
-
-impl Address {
-    /// The address so many bytes further.
-    ///
-    /// # Safety
-    /// It lies within the block, or one past its end.
-    unsafe fn add(&self, bytes: usize) -> *mut u8 {
-        // SAFETY: by this function's contract.
-        unsafe { self.0.add(bytes) }
-    }
-}
-
-// SAFETY: the address is that of arena memory that outlives all users; who writes there is settled by the plan.
-unsafe impl Send for Address {}
-// SAFETY: as above.
-unsafe impl Sync for Address {}
 
 /// Why host memory could not be staged.
 #[derive(Debug, thiserror::Error)]
@@ -212,8 +109,11 @@ pub(crate) struct HostMemory {
     next_window: u64,
     sources: FxHashMap<([u8; 32], HostKind, Shape), Address>,
     jobs: Vec<Job>,
-    /// By node: pinned blocks of standard size that are free, as pinning is slow.
-    spare_pinned: Vec<Vec<Address>>,
+    /// By node: blocks that are free. Pinning is slow, and so is having the kernel clear pages.
+    spare_pinned: Vec<Spares>,
+    spare_pageable: Vec<Spares>,
+    /// Bytes in spare blocks.
+    spare_bytes: u64,
     /// Most bytes in use at once, pinned and pageable.
     peak_bytes: (u64, u64),
     /// Bytes of the current window.
@@ -237,36 +137,6 @@ struct Window {
     unchecked: Arc<AtomicUsize>,
 }
 
-/// Bump-allocated host memory.
-#[derive(Debug, Default)]
-struct Arena {
-    blocks: Vec<(Address, usize)>,
-    used_in_last: usize,
-}
-
-impl Arena {
-    /// Room for `len` bytes in the last block, or in one that `block` makes.
-    fn take(
-        &mut self,
-        len: usize,
-        block: impl FnOnce(usize) -> Result<*mut u8, StageError>,
-    ) -> Result<(*mut u8, usize), StageError> {
-        let room = self.blocks.last().map_or(0, |(_, size)| size - self.used_in_last);
-        let mut grown = 0;
-        if room < len || self.blocks.is_empty() {
-            let size = len.max(BLOCK_BYTES);
-            self.blocks.push((Address(block(size)?), size));
-            self.used_in_last = 0;
-            grown = size;
-        }
-        let (block, _) = *self.blocks.last().ok_or(StageError::TooLarge { bytes: len as u64 })?;
-        // SAFETY: `used_in_last + len` is within the block, by the check above.
-        let place = unsafe { block.0.add(self.used_in_last) };
-        self.used_in_last += len;
-        Ok((place, grown))
-    }
-}
-
 impl HostMemory {
     /// No memory yet.
     pub(crate) fn new(runtime: Arc<Runtime>, nodes: MemoryNodes) -> Self {
@@ -278,7 +148,9 @@ impl HostMemory {
             next_window: 0,
             sources: FxHashMap::default(),
             jobs: Vec::new(),
-            spare_pinned: vec![Vec::new(); nodes.count()],
+            spare_pinned: vec![Spares::default(); nodes.count()],
+            spare_pageable: vec![Spares::default(); nodes.count()],
+            spare_bytes: 0,
             nodes,
             peak_bytes: (0, 0),
             window_bytes: 0,
@@ -354,22 +226,55 @@ impl HostMemory {
     }
 
     fn give_back(&mut self, window: Window) {
-        for (arena, spare) in window.pinned.into_iter().zip(&mut self.spare_pinned) {
+        for (arena, spares) in window.pinned.into_iter().zip(&mut self.spare_pinned) {
             for (block, size) in arena.blocks {
                 self.in_use_bytes.0 -= size as u64;
-                if size == BLOCK_BYTES {
-                    spare.push(block);
-                } else {
-                    // SAFETY: the block came from `host_malloc`; the copies that used it are complete.
-                    unsafe { self.runtime.host_free(block.0) };
-                }
+                self.spare_bytes += size as u64;
+                spares.put(block, size);
             }
         }
-        for (block, size) in window.pageable.into_iter().flat_map(|arena| arena.blocks) {
-            self.in_use_bytes.1 -= size as u64;
+        for (arena, spares) in window.pageable.into_iter().zip(&mut self.spare_pageable) {
+            for (block, size) in arena.blocks {
+                self.in_use_bytes.1 -= size as u64;
+                self.spare_bytes += size as u64;
+                spares.put(block, size);
+            }
+        }
+    }
+
+    /// A block of the current window that is free, or else room for a new one of `len` bytes: spare blocks never have the whole
+    /// take more than was in use at once.
+    fn reuse(&mut self, kind: HostKind, len: usize) -> Option<(Address, usize)> {
+        let spares = match kind {
+            HostKind::Pinned => &mut self.spare_pinned[self.near],
+            HostKind::Pageable => &mut self.spare_pageable[self.near],
+        };
+        if let Some(found) = spares.take(len) {
+            self.spare_bytes -= found.1 as u64;
+            return Some(found);
+        }
+        while self.spare_bytes > 0
+            && self.in_use_bytes() + self.spare_bytes + len as u64 > self.peak_bytes.0 + self.peak_bytes.1
+            && self.free_a_spare()
+        {}
+        None
+    }
+
+    /// Gives the largest spare block of some node back to the system; whether there was one.
+    fn free_a_spare(&mut self) -> bool {
+        if let Some((block, size)) = self.spare_pinned.iter_mut().find_map(Spares::take_largest) {
+            self.spare_bytes -= size as u64;
+            // SAFETY: the block came from `host_malloc`; the copies that used it are complete.
+            unsafe { self.runtime.host_free(block.0) };
+            return true;
+        }
+        if let Some((block, size)) = self.spare_pageable.iter_mut().find_map(Spares::take_largest) {
+            self.spare_bytes -= size as u64;
             // SAFETY: the block is a mapping of this size made by `map_anonymous`; nobody uses it any more.
             unsafe { libc::munmap(block.0.cast(), size) };
+            return true;
         }
+        false
     }
 
     /// Bytes staged in the current window.
@@ -388,32 +293,34 @@ impl HostMemory {
     /// Where there is no such memory.
     pub(crate) fn place(&mut self, kind: HostKind, len_bytes: u64) -> Result<*mut u8, StageError> {
         let len = rounded(len_bytes)?;
-        let too_large = StageError::TooLarge { bytes: len_bytes };
-        let Some(window) = self.windows.back_mut() else { return Err(too_large) };
-        let place = match kind {
-            HostKind::Pinned => {
-                let (spare, runtime) = (&mut self.spare_pinned[self.near], &self.runtime);
-                let node = self.nodes.node(self.near);
-                let (place, grown) = window.pinned[self.near].take(len, |size| {
-                    match (size == BLOCK_BYTES).then(|| spare.pop()).flatten() {
-                        Some(block) => Ok(block.0),
-                        None => Ok(node.preferred(|| runtime.host_malloc(size))?),
-                    }
-                })?;
-                self.grown(grown, HostKind::Pinned);
-                place
-            }
-            HostKind::Pageable => {
-                let node = self.nodes.node(self.near);
-                let (place, grown) = window.pageable[self.near].take(len, |size| {
-                    let block = map_anonymous(size).ok_or(too_large)?;
-                    node.bind(block, size);
-                    Ok(block)
-                })?;
-                self.grown(grown, HostKind::Pageable);
-                place
-            }
+        let near = self.near;
+        let arena = |window: &mut Window| match kind {
+            HostKind::Pinned => std::mem::take(&mut window.pinned[near]),
+            HostKind::Pageable => std::mem::take(&mut window.pageable[near]),
         };
+        let mut arena = self.windows.back_mut().map(arena).unwrap_or_default();
+        let placed = arena.take(len, |size| {
+            if let Some((block, size)) = self.reuse(kind, size) {
+                return Ok((block.0, size));
+            }
+            let block = match kind {
+                HostKind::Pinned => self.nodes.node(near).preferred(|| self.runtime.host_malloc(size))?,
+                HostKind::Pageable => {
+                    let block = map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes })?;
+                    self.nodes.node(near).bind(block, size);
+                    block
+                }
+            };
+            Ok((block, size))
+        });
+        if let Some(window) = self.windows.back_mut() {
+            match kind {
+                HostKind::Pinned => window.pinned[near] = arena,
+                HostKind::Pageable => window.pageable[near] = arena,
+            }
+        }
+        let (place, grown) = placed?;
+        self.grown(grown, kind);
         Ok(place)
     }
 
@@ -433,7 +340,10 @@ impl HostMemory {
     /// Where there is no such memory.
     pub(crate) fn lasting_place(&mut self, len_bytes: u64) -> Result<*mut u8, StageError> {
         let len = rounded(len_bytes)?;
-        let make = |size| map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes });
+        let make = |size| {
+            let block = map_anonymous(size).ok_or(StageError::TooLarge { bytes: len_bytes })?;
+            Ok((block, size))
+        };
         Ok(self.lasting.take(len, make)?.0)
     }
 
@@ -559,10 +469,7 @@ impl Drop for HostMemory {
         for window in std::mem::take(&mut self.windows) {
             self.give_back(window);
         }
-        for block in self.spare_pinned.drain(..).flatten() {
-            // SAFETY: the block came from `host_malloc`, and nobody uses it any more, as above.
-            unsafe { self.runtime.host_free(block.0) };
-        }
+        while self.free_a_spare() {}
         for (block, size) in self.lasting.blocks.drain(..) {
             // SAFETY: the block is a mapping of this size made by `map_anonymous`, used by nobody any more, as above.
             unsafe { libc::munmap(block.0.cast(), size) };
@@ -595,21 +502,6 @@ fn make_up(memory: &mut [u8], state: Option<u64>) {
     }
 }
 
-fn map_anonymous(len_bytes: usize) -> Option<*mut u8> {
-    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-    let address = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len_bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    (address != libc::MAP_FAILED).then_some(address.cast())
-}
-
 /// An address that no access survives, handed to the runtime where a call failed at capture over an address that was
 /// nothing: it must be refused, and cannot be mistaken for memory.
 pub(crate) fn poison_address() -> u64 {
@@ -635,32 +527,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rectangle_is_spread_and_gathered_around_its_gaps() {
-        let shape = Shape::rows(3, 2, 5);
-        assert_eq!((shape.span_bytes(), shape.packed_bytes()), (Some(8), Some(6)));
-        let mut memory = [9u8; 8];
-        // SAFETY: the array is as long as the span.
-        unsafe { shape.scatter(b"abcdef", memory.as_mut_ptr()) };
-        assert_eq!(&memory, b"abc\x09\x09def");
-        let mut buffer = Vec::new();
-        // SAFETY: as above.
-        assert_eq!(unsafe { shape.gather(memory.as_ptr(), &mut buffer) }, b"abcdef");
-    }
-
-    #[test]
-    fn slices_lie_behind_their_lead_and_before_their_tail() {
-        let shape = Shape { lead_bytes: 2, slices: 2, slice_bytes: 7, tail_bytes: 1, ..Shape::rows(1, 2, 3) };
-        assert_eq!((shape.span_bytes(), shape.packed_bytes()), (Some(14), Some(4)));
-        let mut memory = [9u8; 14];
-        // SAFETY: the array is as long as the span.
-        unsafe { shape.scatter(b"abcd", memory.as_mut_ptr()) };
-        assert_eq!(&memory, b"\x09\x09a\x09\x09b\x09\x09\x09c\x09\x09d\x09");
-        let mut buffer = Vec::new();
-        // SAFETY: as above.
-        assert_eq!(unsafe { shape.gather(memory.as_ptr(), &mut buffer) }, b"abcd");
-    }
-
-    #[test]
     fn what_is_made_up_is_zeros_or_repeatable_noise() {
         let mut memory = [7; 21];
         make_up(&mut memory, None);
@@ -672,12 +538,5 @@ mod tests {
         make_up(&mut memory, Some(3));
         assert_eq!(memory, first);
         assert!(first.iter().filter(|&&byte| byte == 0).count() < 4);
-    }
-
-    #[test]
-    fn shapes_that_overflow_are_refused() {
-        let shape = Shape::rows(2, u64::MAX, u64::MAX);
-        assert_eq!((shape.span_bytes(), shape.packed_bytes()), (None, None));
-        assert_eq!(Shape::rows(7, 0, 9).span_bytes(), Some(0));
     }
 }
