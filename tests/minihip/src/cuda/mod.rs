@@ -26,6 +26,7 @@
 //! | error numbers | | a table of the differences | [`error`] |
 
 mod abi;
+pub(crate) mod array;
 mod attributes;
 mod capture;
 mod context;
@@ -34,22 +35,28 @@ mod device;
 mod driver;
 mod error;
 mod event;
+mod execution_context;
 mod fat_binary;
 mod fill;
 mod graph;
 mod graph_exec;
+mod graph_rows;
 mod handles;
 mod image;
+mod ipc;
 mod launch;
 mod library;
+mod link;
+mod managed;
 mod memory;
 mod module;
 mod pool;
 mod properties;
 mod stream;
+pub(crate) mod texture;
 mod vmm;
 
-pub(crate) use fat_binary::{register, register_function, register_variable, unregister};
+pub(crate) use fat_binary::{register, register_function, register_managed, register_variable, unregister};
 pub(crate) use module::{kernel_name, kernel_name_of_host};
 pub(crate) use stream::device_of as stream_device;
 
@@ -88,16 +95,20 @@ macro_rules! cuda_api {
 use cuda_api;
 
 static TABLES: &[&[Entry]] = &[
+    array::TABLE,
     capture::TABLE,
     context::TABLE,
     copy::TABLE,
     device::TABLE,
     event::TABLE,
+    execution_context::TABLE,
     fill::TABLE,
     graph::TABLE,
     graph_exec::TABLE,
+    ipc::TABLE,
     launch::TABLE,
     library::TABLE,
+    link::TABLE,
     memory::TABLE,
     module::TABLE,
     pool::TABLE,
@@ -109,11 +120,18 @@ static TABLES: &[&[Entry]] = &[
 const SHARED: &[&str] = &[
     "__hipPopCallConfiguration",
     "__hipPushCallConfiguration",
+    "hipArray3DGetDescriptor",
+    "hipArrayGetDescriptor",
+    "hipArrayGetInfo",
     "hipConfigureCall",
+    "hipCreateSurfaceObject",
+    "hipCreateTextureObject",
     "hipCtxGetCacheConfig",
     "hipCtxGetSharedMemConfig",
     "hipCtxSetCacheConfig",
     "hipCtxSetSharedMemConfig",
+    "hipDestroySurfaceObject",
+    "hipDestroyTextureObject",
     "hipDeviceGetCacheConfig",
     "hipDeviceGetSharedMemConfig",
     "hipDeviceSetCacheConfig",
@@ -124,12 +142,51 @@ const SHARED: &[&str] = &[
     "hipExtDisableLogging",
     "hipExtEnableLogging",
     "hipExtSetLoggingParams",
+    "hipFreeArray",
+    "hipFreeMipmappedArray",
+    "hipGetChannelDesc",
     "hipGetDriverEntryPoint",
     "hipGetDriverEntryPoint_spt",
+    "hipGetMipmappedArrayLevel",
     "hipGetProcAddress",
     "hipGetProcAddress_spt",
+    "hipGetTextureObjectResourceDesc",
+    "hipGetTextureObjectResourceViewDesc",
+    "hipGetTextureObjectTextureDesc",
+    "hipModuleGetTexRef",
+    "hipProfilerStart",
+    "hipProfilerStop",
     "hipRuntimeGetVersion",
     "hipSetupArgument",
+    "hipTexObjectCreate",
+    "hipTexObjectGetResourceDesc",
+    "hipTexObjectGetResourceViewDesc",
+    "hipTexObjectGetTextureDesc",
+    "hipTexRefGetAddress",
+    "hipTexRefGetAddressMode",
+    "hipTexRefGetArray",
+    "hipTexRefGetBorderColor",
+    "hipTexRefGetFilterMode",
+    "hipTexRefGetFlags",
+    "hipTexRefGetFormat",
+    "hipTexRefGetMaxAnisotropy",
+    "hipTexRefGetMipMappedArray",
+    "hipTexRefGetMipmapFilterMode",
+    "hipTexRefGetMipmapLevelBias",
+    "hipTexRefGetMipmapLevelClamp",
+    "hipTexRefSetAddress",
+    "hipTexRefSetAddress2D",
+    "hipTexRefSetAddressMode",
+    "hipTexRefSetArray",
+    "hipTexRefSetBorderColor",
+    "hipTexRefSetFilterMode",
+    "hipTexRefSetFlags",
+    "hipTexRefSetFormat",
+    "hipTexRefSetMaxAnisotropy",
+    "hipTexRefSetMipmapFilterMode",
+    "hipTexRefSetMipmapLevelBias",
+    "hipTexRefSetMipmapLevelClamp",
+    "hipTexRefSetMipmappedArray",
 ];
 
 /// Whether this backend was asked for.
@@ -207,6 +264,16 @@ pub(crate) fn not_supported(name: &'static str) -> i32 {
     api::enter(name, || Err(HipError::NOT_SUPPORTED))
 }
 
+/// Forgets everything that was made on a device that is about to be reset.
+fn forget_device(index: usize) -> HipResult {
+    handles::STREAMS.forget_device(index);
+    handles::EVENTS.forget_device(index);
+    library::forget_device(index);
+    module::forget_device(index);
+    memory::forget_device(index);
+    fat_binary::forget_device(index)
+}
+
 /// Runs an entry point's body with the thread's device current.
 #[inline]
 pub(crate) fn enter(name: &'static str, body: impl FnOnce() -> HipResult) -> i32 {
@@ -236,6 +303,6 @@ mod tests {
         assert!(matches!(Hook::new("hipGetDevice").target::<GetDevice>(), Target::Own(_)));
         assert!(matches!(Hook::new("hipGetDevice").target::<extern "C" fn(i32) -> i32>(), Target::Missing));
         assert!(matches!(Hook::new("hipRuntimeGetVersion").target::<GetDevice>(), Target::Shared));
-        assert!(matches!(Hook::new("hipCreateTextureObject").target::<GetDevice>(), Target::Missing));
+        assert!(matches!(Hook::new("hipImportExternalMemory").target::<GetDevice>(), Target::Missing));
     }
 }
