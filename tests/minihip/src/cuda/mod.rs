@@ -1,8 +1,9 @@
 //! The `cuda` backend (`MINIHIP_BACKEND=cuda`): HIP's C ABI over the CUDA driver API, for machines with NVIDIA GPUs.
 //!
 //! Each entry point of this library asks its [`Hook`] first: with this backend it goes to the function of the same name
-//! in one of the tables here, to the common implementation where no device is involved ([`SHARED`]), or it answers
-//! `hipErrorNotSupported`. Handles are the driver's own; memory and streams are real.
+//! in one of the tables here, to the common implementation where no device is involved or which asks this backend itself
+//! ([`SHARED`]), or it answers `hipErrorNotSupported`. Handles are the driver's own unless said otherwise; memory and streams
+//! are real.
 //!
 //! Where HIP and CUDA differ, HIP's behaviour is what a program gets:
 //!
@@ -23,6 +24,14 @@
 //! | pointers of pageable memory | an error | success with type "unregistered" | [`memory`] |
 //! | device memory shown by a copy's kind | the struct must name the right kind | any kind, found by the address | [`copy`] |
 //! | graph node parameters of kernels | a `CUfunction` | a host stub or a function, returned as given | [`graph`] |
+//! | copies of bytes in a row and arrays | arrays of one dimension only | any array, row after row | [`array`] |
+//! | arrays | handles nobody checks | handles of ours, checked | [`array`] |
+//! | texture references | gone with their kernels | a texture object behind the module's variable | [`texture`] |
+//! | executable graphs whose copies of several rows change | an error | made anew from a clone | [`graph_rows`] |
+//! | shares of shares of compute units | an error | split by way of a green context | [`execution_context`] |
+//! | managed variables | an attribute of PTX | a pointer, and `NAME$managed` with what it starts as | [`managed`] |
+//! | a process that opens a handle of its own | an error, which one depends | `hipErrorInvalidContext` | [`ipc`] |
+//! | a reset device | its context is gone from every thread | made anew by the next call | [`context`] |
 //! | error numbers | | a table of the differences | [`error`] |
 
 mod abi;
@@ -116,7 +125,7 @@ static TABLES: &[&[Entry]] = &[
     vmm::TABLE,
 ];
 
-/// Entry points whose common implementation involves no device.
+/// Entry points whose common implementation involves no device, or asks this backend for what does.
 const SHARED: &[&str] = &[
     "__hipPopCallConfiguration",
     "__hipPushCallConfiguration",
