@@ -13,11 +13,14 @@ __attribute__((visibility("hidden"))) void *memcpy(void *target, const void *sou
 }
 #endif
 
-/* out[i] = the i-th word of a block of arguments of more than 64 KiB, plus one of what its last member points to. */
+/* out[i] = the i-th word of a block of arguments of more than 64 KiB, plus one of what its last member points to. NVIDIA GPUs
+ * take no more than 4 KiB, or 32 in newer PTX. */
+#if !defined(__NVPTX__)
 KERNEL(read_large, struct large_arguments, large, int, n) {
   uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
   if (i < (uint32_t)n) large.out[i] = large.words[i * 31 % LARGE_WORDS] + large.addends[i];
 }
+#endif
 
 /* Pointers at odd offsets, one into the middle of a buffer. */
 KERNEL(follow_packed, struct packed_pointers, packed, uint32_t, factor, int, n) {

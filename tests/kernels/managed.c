@@ -3,12 +3,13 @@
 #include "hip_kernel.h"
 
 #if defined(__NVPTX__)
-/* PTX names have no dots; there the variable is an ordinary pointer. */
-DEVICE uint32_t *counters;
+/* PTX names have no dots. */
+#define START "counters$managed"
 #else
-DEVICE uint32_t counters_start[4] __asm__("counters.managed") = {5, 50, 500, 5000};
-DEVICE uint32_t *counters;
+#define START "counters.managed"
 #endif
+DEVICE uint32_t counters_start[4] __asm__(START) = {5, 50, 500, 5000};
+DEVICE uint32_t *counters;
 
 /* counters[i] = counters[i] * factor + i */
 KERNEL(count_managed, uint32_t, factor, int, n) {

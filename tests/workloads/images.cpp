@@ -1,5 +1,6 @@
 // Arrays and mipmapped arrays, texture objects of both interfaces, texture references and surfaces: what kernels sample
-// depends on every setting. Kernels look behind the handles as minihip's CPU backend lays them out; exits 77 elsewhere.
+// depends on every setting. Wrapped and mirrored coordinates and levels go with coordinates from 0 to 1, as devices have it.
+// Exits 77 where the kernels cannot sample (tests/kernels/images.c).
 // embeds: images
 #include <cmath>
 #include <cstring>
@@ -16,12 +17,13 @@
 struct sampler {
   char tag;
   hipTextureObject_t texture;
-  float z;
+  float y;
 };
 #pragma pack(pop)
 
 extern "C" {
 __global__ void sample(hipTextureObject_t, float*, float, float, float, float, float, int) {}
+__global__ void sample_linear(hipTextureObject_t, float*, int, int) {}
 __global__ void sample_struct(sampler, float*, float, float, int) {}
 __global__ void scale_surface(hipSurfaceObject_t, uint32_t, int, int) {}
 }
@@ -91,22 +93,25 @@ bool arrays() {
   resource.resType = hipResourceTypeArray;
   resource.res.array.array = array;
   hipTextureDesc texture = {};
+  texture.normalizedCoords = 1;
   hipTextureObject_t object;
   if (hipCreateTextureObject(&object, &resource, &texture, nullptr) == hipErrorNotSupported) return false;
-  sample_at(results, object, 0, 1, 3);
+  sample_at(results, object, 0.5f / kWidth, 1.0f / kWidth, 3.5f / kHeight);
   if (results.read()[0] == -1) return false;
   EXPECT(results, texel(wrap(i, kWidth), 3, 1));
   CHECK(hipDestroyTextureObject(object));
   texture.addressMode[0] = hipAddressModeClamp;
   texture.addressMode[1] = hipAddressModeMirror;
   CHECK(hipCreateTextureObject(&object, &resource, &texture, nullptr));
-  sample_at(results, object, -4, 1, 1.5f, 1);
+  sample_at(results, object, -3.5f / kWidth, 1.0f / kWidth, 1.5f / kHeight, 1.0f / kHeight);
   EXPECT(results, texel(clamped(i - 4, kWidth), mirrored(1 + i, kHeight), 1));
+  // By elements from here on: outside is what the texture says.
   hipTextureObject_t border;
+  texture.normalizedCoords = 0;
   texture.addressMode[0] = texture.addressMode[1] = hipAddressModeBorder;
   texture.borderColor[0] = 99;
   CHECK(hipCreateTextureObject(&border, &resource, &texture, nullptr));
-  sample_at(results, border, -3, 1, 2);
+  sample_at(results, border, -2.5f, 1, 2.5f);
   EXPECT(results, i < 3 || i >= kWidth + 3 ? 99 : texel(i - 3, 2, 1));
   // Half way between two elements, by coordinates from 0 to 1.
   hipTextureObject_t linear;
@@ -117,10 +122,10 @@ bool arrays() {
   sample_at(results, linear, 1.0f / kWidth, 1.0f / kWidth, 2.5f / kHeight);
   EXPECT(results, (texel(wrap(i, kWidth), 2, 1) + texel(wrap(i + 1, kWidth), 2, 1)) / 2);
   // Inside a struct, at an odd place.
-  sampler inside = {5, linear, 0.5f};
-  sample_struct<<<1, 32>>>(inside, results.device, 0.5f / kWidth, 4.5f / kHeight, kSamples);
+  sampler inside = {5, linear, 4.5f / kHeight};
+  sample_struct<<<1, 32>>>(inside, results.device, 0.5f / kWidth, 1.0f / kWidth, kSamples);
   CHECK(hipGetLastError());
-  EXPECT(results, texel(0, 4, 1) + 5);
+  EXPECT(results, texel(wrap(i, kWidth), 4, 1) + 5);
   hipResourceDesc found_resource;
   hipTextureDesc found_texture;
   CHECK(hipGetTextureObjectResourceDesc(&found_resource, linear));
@@ -152,7 +157,8 @@ void memory() {
   texture.readMode = hipReadModeNormalizedFloat;
   hipTextureObject_t object;
   CHECK(hipCreateTextureObject(&object, &resource, &texture, nullptr));
-  sample_at(results, object, 0, 1, 0);
+  sample_linear<<<1, 32>>>(object, results.device, 0, kSamples);
+  CHECK(hipGetLastError());
   EXPECT(results, bytes[2 * i] / 255.0f + 3 * (bytes[2 * i + 1] / 255.0f));
   CHECK(hipDestroyTextureObject(object));
   CHECK(hipFree(plain));
@@ -169,11 +175,11 @@ void memory() {
   pitched.words[2] = kWidth, pitched.words[3] = kHeight, pitched.words[4] = pitch;
   hip7::DrvTexture sampled = {};
   sampled.addressMode[0] = hipAddressModeMirror;
-  sampled.flags = 1;
+  sampled.flags = 1 | 2;  // no fractions; coordinates from 0 to 1
   const auto* resource_desc = reinterpret_cast<const HIP_RESOURCE_DESC*>(&pitched);
   const auto* texture_desc = reinterpret_cast<const HIP_TEXTURE_DESC*>(&sampled);
   CHECK(hipTexObjectCreate(&object, resource_desc, texture_desc, nullptr));
-  sample_at(results, object, 0, 1, 5);
+  sample_at(results, object, 0.5f / kWidth, 1.0f / kWidth, 5.5f / kHeight);
   EXPECT(results, texel(mirrored(i, kWidth), 5, 2));
   hip7::DrvResource found = {};
   hip7::DrvTexture found_texture = {};
@@ -213,15 +219,15 @@ void mipmaps() {
       resource.type = 1;
       resource.words[0] = reinterpret_cast<uint64_t>(mipmap);
       hip7::DrvTexture texture = {};
-      texture.flags = 1;
+      texture.flags = 1 | 2, texture.levelMax = 1;
       hip7::DrvView view = {}, found = {};
-      view.width = kWidth / 2, view.height = kHeight / 2, view.firstLevel = 1, view.lastLevel = 2;
+      view.width = kWidth, view.height = kHeight, view.firstLevel = 1, view.lastLevel = 2;
       CHECK(hipTexObjectCreate(&object, reinterpret_cast<HIP_RESOURCE_DESC*>(&resource),
                                reinterpret_cast<HIP_TEXTURE_DESC*>(&texture),
                                reinterpret_cast<HIP_RESOURCE_VIEW_DESC*>(&view)));
       CHECK(hipTexObjectGetResourceViewDesc(reinterpret_cast<HIP_RESOURCE_VIEW_DESC*>(&found), object));
       REQUIRE(found.firstLevel == 1 && found.lastLevel == 2, "view");
-      sample_at(results, object, 0, 1, 1, 0, 1);
+      sample_at(results, object, 0.5f / (kWidth / 4), 1.0f / (kWidth / 4), 1.5f / (kHeight / 4), 0, 1);
       EXPECT(results, texel(wrap(i, kWidth / 4), 1, 17));
     } else {
       hipResourceDesc resource = {};
@@ -230,6 +236,7 @@ void mipmaps() {
       hipTextureDesc texture = {};
       texture.mipmapFilterMode = hipFilterModeLinear;
       texture.normalizedCoords = 1;
+      texture.maxMipmapLevelClamp = 2;
       hipResourceViewDesc view = {}, found = {};
       view.width = kWidth, view.height = kHeight, view.lastMipmapLevel = 2;
       CHECK(hipCreateTextureObject(&object, &resource, &texture, &view));
@@ -283,10 +290,11 @@ void references(const char* argv0) {
   CHECK(hipModuleLoad(&module, path.c_str()));
   CHECK(hipModuleGetFunction(&kernel, module, "sample_reference"));
   CHECK(hipModuleGetTexRef(&reference, module, "reference"));
-  const auto launch = [&](float x0, float dx, float y0, float level) {
+  enum { kFloats, kIntegersOfMemory, kIntegersOfRows };
+  const auto launch = [&](float x0, float dx, float y0, float level, int mode = kFloats) {
     float* out = results.device;
     int n = kSamples;
-    void* params[] = {&out, &x0, &dx, &y0, &level, &n};
+    void* params[] = {&out, &x0, &dx, &y0, &level, &mode, &n};
     CHECK(hipModuleLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, nullptr, params, nullptr));
   };
   hipArray_t array = array_of(image(kWidth, kHeight, 3), kWidth, kHeight);
@@ -295,7 +303,7 @@ void references(const char* argv0) {
   float border[4] = {-50, 0, 0, 0};
   CHECK(hipTexRefSetBorderColor(reference, border));
   CHECK(hipTexRefSetArray(reference, array, 1));
-  launch(-2, 1, 4, 0);
+  launch(-1.5f, 1, 4.5f, 0);
   EXPECT(results, i < 2 || i >= kWidth + 2 ? -50 : texel(i - 2, 4, 3));
   CHECK(hipTexRefSetFilterMode(reference, hipFilterModeLinear));
   CHECK(hipTexRefSetAddressMode(reference, 0, hipAddressModeClamp));
@@ -315,7 +323,7 @@ void references(const char* argv0) {
   size_t offset = 1;
   CHECK(hipTexRefSetFormat(reference, HIP_AD_FORMAT_UNSIGNED_INT8, 1));
   CHECK(hipTexRefSetAddress(&offset, reference, plain, bytes.size()));
-  launch(0, 1, 0, 0);
+  launch(0, 1, 0, 0, kIntegersOfMemory);
   EXPECT(results, float(bytes[i]));
   hipDeviceptr_t address;
   CHECK(hipTexRefGetAddress(&address, reference));
@@ -323,7 +331,7 @@ void references(const char* argv0) {
   HIP_ARRAY_DESCRIPTOR desc = {};
   desc.Width = 32, desc.Height = 4, desc.Format = HIP_AD_FORMAT_UNSIGNED_INT8, desc.NumChannels = 1;
   CHECK(hipTexRefSetAddress2D(reference, &desc, plain, 64));
-  launch(0, 1, 2, 0);
+  launch(0.5f, 1, 2.5f, 0, kIntegersOfRows);
   EXPECT(results, float(bytes[128 + i]));
 
   // Levels.
@@ -338,6 +346,7 @@ void references(const char* argv0) {
     CHECK(hipMemcpy2DToArray(part, 0, 0, values.data(), width * 4, width * 4, height, hipMemcpyHostToDevice));
   }
   CHECK(hipStreamSynchronize(nullptr));
+  CHECK(hipTexRefSetFlags(reference, 1 | 2));
   CHECK(hipTexRefSetMipmappedArray(reference, mipmap, 1));
   CHECK(hipTexRefGetMipMappedArray(&found_mipmap, reference));
   REQUIRE(found_mipmap == mipmap, "mipmapped array");
@@ -345,12 +354,13 @@ void references(const char* argv0) {
   CHECK(hipTexRefSetMipmapLevelClamp(reference, 0.75f, 1.75f));
   CHECK(hipTexRefSetMipmapFilterMode(reference, hipFilterModeLinear));
   // The bias makes it 1.25, the clamp nothing; then 0.75, then 1.75. Clamped at the edge of the smaller levels.
-  const auto level = [](int i, int level) { return texel(clamped(i, kWidth >> level), 0, 40 + level); };
-  launch(0, 1, 0, 0.75f);
+  const auto level = [](int i, int level) { return texel(clamped(i >> level, kWidth >> level), 0, 40 + level); };
+  const float x0 = 0.5f / kWidth, dx = 1.0f / kWidth, y0 = 0.5f / kHeight;
+  launch(x0, dx, y0, 0.75f);
   EXPECT(results, 0.75f * level(i, 1) + 0.25f * level(i, 2));
-  launch(0, 1, 0, -1);
+  launch(x0, dx, y0, -1);
   EXPECT(results, 0.25f * level(i, 0) + 0.75f * level(i, 1));
-  launch(0, 1, 0, 9);
+  launch(x0, dx, y0, 9);
   EXPECT(results, 0.25f * level(i, 1) + 0.75f * level(i, 2));
   CHECK(hipTexRefSetMaxAnisotropy(reference, 4));
 
@@ -369,7 +379,7 @@ void references(const char* argv0) {
   CHECK(hipTexRefGetMipmapLevelBias(&bias, reference));
   CHECK(hipTexRefGetMipmapLevelClamp(&least, &most, reference));
   CHECK(hipTexRefGetBorderColor(colour, reference));
-  REQUIRE(mode == hipAddressModeClamp && filter == hipFilterModeLinear && flags == 1 && number == 4, "settings");
+  REQUIRE(mode == hipAddressModeClamp && filter == hipFilterModeLinear && flags == 3 && number == 4, "settings");
   REQUIRE(bias == 0.5f && least == 0.75f && most == 1.75f && colour[0] == -50 && channel_count == 1, "settings");
   CHECK(hipDeviceSynchronize());
   CHECK(hipModuleUnload(module));
@@ -382,7 +392,7 @@ void references(const char* argv0) {
 
 int main(int, char** argv) {
   if (!arrays()) {
-    std::printf("images: skipped, this device's kernels cannot sample by minihip's layout\n");
+    std::printf("images: skipped, the kernels cannot sample on this device\n");
     return 77;
   }
   memory();

@@ -196,6 +196,8 @@ void devices() {
   (void)hipDeviceFlushGPUDirectRDMAWrites(0, 100);
   (void)hipDeviceGetLuid(text, &luid_mask, 0);
   (void)hipGetLastError();
+  // The code of the last call, whatever came before.
+  CHECK(hipGetDevice(&device));
   REQUIRE(hipExtGetLastError() == hipSuccess, "an error of the last call");
   CHECK(hipDeviceSynchronize());
   stream_work(nullptr, __LINE__);

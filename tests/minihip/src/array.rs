@@ -2,6 +2,7 @@
 //! what samples them read them.
 
 use crate::abi::ChannelFormatDesc;
+use crate::cuda;
 use crate::device::device;
 use crate::error::{HipError, HipResult};
 use crate::memory;
@@ -39,9 +40,12 @@ pub(crate) struct Layout {
 #[derive(Debug)]
 pub(crate) struct Array {
     pub(crate) layout: Layout,
+    /// First byte; with the `cuda` backend the driver's array.
     base: usize,
     device: usize,
     id: u64,
+    /// Whether it lives and ends with a mipmapped array.
+    is_level: bool,
 }
 
 static ARRAYS: Registry<Array> = Registry::new();
@@ -114,14 +118,35 @@ pub(crate) fn create(device_index: usize, layout: Layout) -> HipResult<usize> {
     if len_bytes == 0 || layout.flags & !ALL_FLAGS != 0 || (layout.depth > 0 && layout.height == 0) {
         return Err(HipError::INVALID_VALUE);
     }
+    if cuda::is_active() {
+        return register(device_index, layout, cuda::array::create(&layout)?, false);
+    }
     let base = memory::allocate_device(device(device_index)?, len_bytes, 0, 0)?;
     let id = memory::find(base).map_or(0, |allocation| allocation.id);
-    ARRAYS.insert(|_| Arc::new(Array { layout, base, device: device_index, id }))
+    ARRAYS.insert(|_| Arc::new(Array { layout, base, device: device_index, id, is_level: false }))
+}
+
+/// Gives one of the driver's arrays a handle.
+pub(crate) fn register(device: usize, layout: Layout, base: usize, is_level: bool) -> HipResult<usize> {
+    let handle = ARRAYS.insert(|_| Arc::new(Array { layout, base, device, id: 0, is_level }))?;
+    cuda::array::remember(base, handle);
+    Ok(handle)
+}
+
+/// Ends the handle of a level, which ends with its mipmapped array.
+pub(crate) fn forget_level(handle: usize) {
+    ARRAYS.remove(handle);
 }
 
 /// Ends an array, once nothing enqueued can touch it.
 pub(crate) fn destroy(handle: usize) -> HipResult {
+    if resolve(handle)?.is_level {
+        return Err(HipError::INVALID_VALUE);
+    }
     let array = ARRAYS.remove(handle).ok_or(HipError::INVALID_HANDLE)?;
+    if cuda::is_active() {
+        return cuda::array::destroy(array.base);
+    }
     device(array.device)?.synchronize();
     if let Some(gone) = memory::forget_device(array.base, |allocation| allocation.id == array.id) {
         memory::release_device(gone.device, gone.base, gone.len_bytes);
@@ -148,17 +173,34 @@ impl Array {
     /// Address of byte `x` of row `y` of slice `z`, for a box of `width` bytes, `height` rows and `depth` slices.
     /// Fails with `hipErrorInvalidValue` if the box does not lie in the array.
     pub(crate) fn place(&self, x: usize, y: usize, z: usize, box_bytes: [usize; 3]) -> HipResult<usize> {
+        if self.has_box([x, y, z], box_bytes)? {
+            Ok(self.base + z * self.slice()? + y * self.pitch()? + x)
+        } else {
+            Err(HipError::INVALID_VALUE)
+        }
+    }
+
+    /// Whether a box of `box_bytes`, in bytes, rows and slices, lies in the array from byte `x` of row `y` of slice `z` on.
+    pub(crate) fn has_box(&self, [x, y, z]: [usize; 3], box_bytes: [usize; 3]) -> HipResult<bool> {
         let [width, height, depth] = box_bytes;
         let inside = |start: usize, len: usize, limit: usize| start.checked_add(len).is_some_and(|end| end <= limit);
-        let fits = inside(x, width, self.pitch()?)
+        Ok(inside(x, width, self.pitch()?)
             && inside(y, height, self.layout.height.max(1))
-            && inside(z, depth, self.layout.depth.max(1));
-        if fits { Ok(self.base + z * self.slice()? + y * self.pitch()? + x) } else { Err(HipError::INVALID_VALUE) }
+            && inside(z, depth, self.layout.depth.max(1)))
+    }
+
+    /// The driver's array, with the `cuda` backend.
+    pub(crate) fn driver_handle(&self) -> usize {
+        self.base
     }
 
     /// Address of byte `offset`, for `len_bytes` from there.
     pub(crate) fn linear(&self, offset: usize, len_bytes: usize) -> HipResult<usize> {
-        let fits = offset.checked_add(len_bytes).is_some_and(|end| self.layout.len_bytes().is_ok_and(|len| end <= len));
-        if fits { Ok(self.base + offset) } else { Err(HipError::INVALID_VALUE) }
+        if self.has_bytes(offset, len_bytes) { Ok(self.base + offset) } else { Err(HipError::INVALID_VALUE) }
+    }
+
+    /// Whether there are `len_bytes` from byte `offset` on.
+    pub(crate) fn has_bytes(&self, offset: usize, len_bytes: usize) -> bool {
+        offset.checked_add(len_bytes).is_some_and(|end| self.layout.len_bytes().is_ok_and(|len| end <= len))
     }
 }

@@ -1,6 +1,7 @@
 //! Mipmapped arrays: an array for each level, each half the size of the one before.
 
 use crate::array::{self, Array, Layout};
+use crate::cuda;
 use crate::error::{HipError, HipResult};
 use crate::registry::Registry;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ const ALIGNMENT_BYTES: usize = 256;
 pub(crate) struct Mipmap {
     /// Handle of each level's array, the largest first.
     levels: Vec<usize>,
+    /// The driver's mipmapped array, with the `cuda` backend.
+    pub(crate) driver_handle: usize,
 }
 
 static MIPMAPS: Registry<Mipmap> = Registry::new();
@@ -27,12 +30,17 @@ pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResu
     if count == 0 || count > most {
         return Err(HipError::INVALID_VALUE);
     }
+    if cuda::is_active() {
+        layout.element_bytes()?;
+        let (driver_handle, arrays) = cuda::array::create_mipmap(&layout, level_count)?;
+        let handles = arrays.iter().enumerate();
+        let levels = handles.map(|(level, array)| array::register(device, smaller(layout, level), *array, true));
+        let levels = levels.collect::<HipResult<Vec<_>>>()?;
+        return MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle }));
+    }
     let mut levels = Vec::with_capacity(count);
     for level in 0..count {
-        let half = |size: usize| if size == 0 { 0 } else { (size >> level).max(1) };
-        let smaller =
-            Layout { width: half(layout.width), height: half(layout.height), depth: half(layout.depth), ..layout };
-        match array::create(device, smaller) {
+        match array::create(device, smaller(layout, level)) {
             Ok(array) => levels.push(array),
             Err(error) => {
                 destroy_levels(&levels);
@@ -40,7 +48,13 @@ pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResu
             }
         }
     }
-    MIPMAPS.insert(|_| Arc::new(Mipmap { levels }))
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle: 0 }))
+}
+
+/// The layout of a level: half of each size for each level before it, and at least 1.
+fn smaller(layout: Layout, level: usize) -> Layout {
+    let half = |size: usize| if size == 0 { 0 } else { (size >> level).max(1) };
+    Layout { width: half(layout.width), height: half(layout.height), depth: half(layout.depth), ..layout }
 }
 
 fn destroy_levels(levels: &[usize]) {
@@ -57,7 +71,13 @@ pub(crate) fn resolve(handle: usize) -> HipResult<Arc<Mipmap>> {
 
 /// Ends a mipmapped array and its levels, once nothing enqueued can touch them.
 pub(crate) fn destroy(handle: usize) -> HipResult {
-    destroy_levels(&MIPMAPS.remove(handle).ok_or(HipError::INVALID_HANDLE)?.levels);
+    let mipmap = MIPMAPS.remove(handle).ok_or(HipError::INVALID_HANDLE)?;
+    if cuda::is_active() {
+        let arrays: Vec<usize> = mipmap.arrays()?.iter().map(|array| array.driver_handle()).collect();
+        mipmap.levels.iter().for_each(|level| array::forget_level(*level));
+        return cuda::array::destroy_mipmap(mipmap.driver_handle, &arrays);
+    }
+    destroy_levels(&mipmap.levels);
     Ok(())
 }
 

@@ -99,6 +99,12 @@ impl<T> Registry<T> {
         lock(self.slot(handle)?.1).clone()
     }
 
+    /// All live objects.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let chunks = self.chunks.iter().map_while(OnceLock::get);
+        chunks.flat_map(|chunk| chunk.iter().filter_map(|slot| lock(slot).clone())).collect()
+    }
+
     /// Ends the handle's life and returns its object.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, slot) = self.slot(handle)?;
@@ -124,6 +130,7 @@ mod tests {
         assert_eq!(REGISTRY.get(handles[1]).as_deref(), Some(&1));
         REGISTRY.remove(handles[0]);
         REGISTRY.remove(handles[2]);
+        assert_eq!(REGISTRY.all(), [Arc::new(1)]);
         assert!(REGISTRY.get(handles[2]).is_none());
         assert!(REGISTRY.remove(handles[2]).is_none(), "a second destroy is refused");
         assert_eq!(REGISTRY.insert(|_| Arc::new(7)), Ok(handles[2]));

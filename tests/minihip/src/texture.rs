@@ -5,6 +5,7 @@
 
 use crate::abi::{ResourceViewDesc, TextureDesc};
 use crate::array::{Array, FloatKind, Layout};
+use crate::cuda;
 use crate::device::{Device, devices};
 use crate::error::{HipError, HipResult};
 use crate::memory;
@@ -69,7 +70,7 @@ pub(crate) enum Resource {
 }
 
 /// What the object is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     Texture,
     Surface,
@@ -81,13 +82,15 @@ pub(crate) struct TextureObject {
     pub(crate) resource: Resource,
     pub(crate) texture: TextureDesc,
     pub(crate) view: Option<ResourceViewDesc>,
-    of: Use,
-    /// Behind the handle; boxed so that it stays where it is.
-    _header: Box<Header>,
+    /// Behind the handle; boxed so that it stays where it is. None with the `cuda` backend, whose handles are the driver's.
+    _header: Option<Box<Header>>,
 }
 
-fn objects() -> &'static Mutex<HashMap<usize, Arc<TextureObject>>> {
-    static OBJECTS: OnceLock<Mutex<HashMap<usize, Arc<TextureObject>>>> = OnceLock::new();
+/// Objects by what they are for and their handle: a driver may number textures and surfaces alike.
+type Objects = Mutex<HashMap<(Use, usize), Arc<TextureObject>>>;
+
+fn objects() -> &'static Objects {
+    static OBJECTS: OnceLock<Objects> = OnceLock::new();
     OBJECTS.get_or_init(Mutex::default)
 }
 
@@ -146,6 +149,11 @@ pub(crate) fn create(
     if modes.iter().any(|mode| !(0..4).contains(mode)) || filters.iter().any(|mode| !(0..2).contains(mode)) {
         return Err(HipError::INVALID_VALUE);
     }
+    if cuda::is_active() {
+        let handle = cuda::texture::create(of, &resource, &texture, view.as_ref())?;
+        lock(objects()).insert((of, handle), Arc::new(TextureObject { resource, texture, view, _header: None }));
+        return Ok(handle);
+    }
     let (layout, all) = resource.levels()?;
     let float = layout.kind()? == FloatKind::Float;
     // Integers are filtered as fractions of their range only.
@@ -180,24 +188,26 @@ pub(crate) fn create(
         *place = *level;
     }
     let handle = std::ptr::from_ref(&*header) as usize;
-    lock(objects()).insert(handle, Arc::new(TextureObject { resource, texture, view, of, _header: header }));
+    lock(objects()).insert((of, handle), Arc::new(TextureObject { resource, texture, view, _header: Some(header) }));
     Ok(handle)
 }
 
 /// Ends an object, once nothing enqueued can look at it. Fails with `hipErrorInvalidValue` on a handle that is none.
 pub(crate) fn destroy(of: Use, handle: usize) -> HipResult {
-    let found = lock(objects()).get(&handle).is_some_and(|object| object.of == of);
-    if !found {
+    if !lock(objects()).contains_key(&(of, handle)) {
         return Err(HipError::INVALID_VALUE);
     }
+    if cuda::is_active() {
+        lock(objects()).remove(&(of, handle));
+        return cuda::texture::destroy(of, handle);
+    }
     devices().iter().for_each(Device::synchronize);
-    lock(objects()).remove(&handle).map(drop).ok_or(HipError::INVALID_VALUE)
+    lock(objects()).remove(&(of, handle)).map(drop).ok_or(HipError::INVALID_VALUE)
 }
 
 /// The texture a handle stands for. Fails with `hipErrorInvalidValue`.
 pub(crate) fn resolve(handle: usize) -> HipResult<Arc<TextureObject>> {
-    let found = lock(objects()).get(&handle).cloned();
-    found.filter(|object| object.of == Use::Texture).ok_or(HipError::INVALID_VALUE)
+    lock(objects()).get(&(Use::Texture, handle)).cloned().ok_or(HipError::INVALID_VALUE)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::abi::TextureDesc;
 use crate::array::Layout;
+use crate::cuda;
 use crate::device::{Device, devices};
 use crate::error::{HipError, HipResult};
 use crate::module;
@@ -40,8 +41,8 @@ pub(crate) struct TextureReference {
     /// Address of the module's variable.
     variable: usize,
     state: Mutex<(Settings, Option<usize>)>,
-    /// Keeps the variable mapped.
-    _module: Arc<module::Module>,
+    /// Keeps the variable mapped, where it is not the driver that does.
+    _module: Option<Arc<module::Module>>,
 }
 
 static REFERENCES: Registry<TextureReference> = Registry::new();
@@ -50,8 +51,11 @@ static BY_NAME: Mutex<Option<HashMap<(usize, CString), usize>>> = Mutex::new(Non
 
 /// The handle of a module's texture reference; the same one for every request. Fails with `hipErrorNotFound`.
 pub(crate) fn of_module(handle: usize, name: &CStr) -> HipResult<usize> {
-    let module = module::resolve(handle)?;
-    let (variable, len_bytes) = module.code.variable(name)?;
+    let module = if cuda::is_active() { None } else { Some(module::resolve(handle)?) };
+    let (variable, len_bytes) = match &module {
+        Some(module) => module.code.variable(name)?,
+        None => cuda::texture::variable(handle, name)?,
+    };
     if len_bytes != size_of::<usize>() {
         return Err(HipError::NOT_FOUND);
     }
@@ -63,9 +67,8 @@ pub(crate) fn of_module(handle: usize, name: &CStr) -> HipResult<usize> {
     // Texture references start as float, one channel, clamped, sampled at points.
     let texture = TextureDesc { address_mode: [1; 3], ..TextureDesc::default() };
     let settings = Settings { texture, flags: 0, format: (0x20, 1), bound: Bound::Nothing };
-    let reference = REFERENCES.insert(|_| {
-        Arc::new(TextureReference { variable, state: Mutex::new((settings, None)), _module: Arc::clone(&module) })
-    })?;
+    let reference = REFERENCES
+        .insert(|_| Arc::new(TextureReference { variable, state: Mutex::new((settings, None)), _module: module }))?;
     known.insert((handle, name.to_owned()), reference);
     Ok(reference)
 }
@@ -121,23 +124,27 @@ impl TextureReference {
             Some(resource) => Some(texture::create(Use::Texture, resource, settings.texture, None)?),
             None => None,
         };
-        // Kernels under way sample what was bound when they were launched.
-        devices().iter().for_each(Device::synchronize);
-        self.store(object.unwrap_or(0));
+        self.store(object.unwrap_or(0))?;
         let old = std::mem::replace(&mut *state, (settings, object)).1;
         old.map_or(Ok(()), |old| texture::destroy(Use::Texture, old))
     }
 
     fn unbind(&self) {
         if let Some(object) = lock(&self.state).1.take() {
-            self.store(0);
-            // It was made by `change` and ends once.
+            // A driver that no longer has the variable has nothing to store in. The object was made by `change` and ends once.
+            let _ = self.store(0);
             let _ = texture::destroy(Use::Texture, object);
         }
     }
 
-    fn store(&self, handle: usize) {
+    /// Kernels under way sample what was bound when they were launched.
+    fn store(&self, handle: usize) -> HipResult {
+        if cuda::is_active() {
+            return cuda::texture::store(self.variable, handle);
+        }
+        devices().iter().for_each(Device::synchronize);
         // SAFETY: a variable of 8 bytes of the module, which is kept mapped; no kernel runs that could read it.
         unsafe { (self.variable as *mut usize).write_unaligned(handle) }
+        Ok(())
     }
 }

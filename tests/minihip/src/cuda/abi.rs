@@ -2,9 +2,10 @@
 
 use crate::abi::{Dim3, HostFn, MemLocation};
 
-/// `CU_MEMORYTYPE_HOST`, `..._DEVICE`, `..._UNIFIED`.
+/// `CU_MEMORYTYPE_HOST`, `..._DEVICE`, `..._ARRAY`, `..._UNIFIED`.
 pub(super) const HOST: u32 = 1;
 pub(super) const DEVICE: u32 = 2;
+pub(super) const ARRAY: u32 = 3;
 pub(super) const UNIFIED: u32 = 4;
 
 /// `CUDA_MEMCPY3D_v2`.
@@ -75,6 +76,16 @@ pub(super) struct HostNodeParams {
     pub(super) user_data: usize,
 }
 
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS_v2`: HIP's, with the context given.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchMemOpNodeParams {
+    pub(super) context: usize,
+    pub(super) count: u32,
+    pub(super) operations: usize,
+    pub(super) flags: u32,
+}
+
 /// `CUgraphExecUpdateResultInfo`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +112,12 @@ pub(super) struct MemAllocationProp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::{
+        Array3DDescriptor, BatchMemOpParams, DrvLaunchConfig, DrvResourceDesc, DrvResourceViewDesc, DrvTextureDesc,
+        LaunchAttribute, ResourceViewDesc,
+    };
+    use crate::execution_context::DevResource;
+    use crate::exports::IpcHandle;
     use std::mem::offset_of;
 
     /// Sizes and offsets as a C compiler gives them for `cuda.h`.
@@ -113,11 +130,42 @@ mod tests {
             size_of::<HostNodeParams>(),
             size_of::<GraphExecUpdateResultInfo>(),
             size_of::<MemAllocationProp>(),
+            size_of::<BatchMemOpNodeParams>(),
+            size_of::<IpcHandle>(),
             offset_of!(Memcpy3D, src_pitch),
             offset_of!(Memcpy3D, dst_memory_type),
             offset_of!(KernelNodeParams, shared_bytes),
             offset_of!(KernelNodeParams, kernel_params),
+            offset_of!(BatchMemOpNodeParams, operations),
         ];
-        assert_eq!(found, [200, 72, 40, 16, 24, 32, 72, 120, 32, 40]);
+        assert_eq!(found, [200, 72, 40, 16, 24, 32, 32, 64, 72, 120, 32, 40, 16]);
+    }
+
+    /// Structs of HIP's that are passed to the driver as they are: they have the driver's layout.
+    #[test]
+    fn layouts_that_are_shared_agree() {
+        let found = [
+            size_of::<Array3DDescriptor>(),
+            offset_of!(Array3DDescriptor, flags),
+            size_of::<DrvResourceDesc>(),
+            offset_of!(DrvResourceDesc, words),
+            offset_of!(DrvResourceDesc, flags),
+            size_of::<DrvTextureDesc>(),
+            offset_of!(DrvTextureDesc, flags),
+            offset_of!(DrvTextureDesc, border),
+            size_of::<DrvResourceViewDesc>(),
+            offset_of!(ResourceViewDesc, width),
+            offset_of!(ResourceViewDesc, last_layer),
+            size_of::<BatchMemOpParams>(),
+            offset_of!(BatchMemOpParams, alias),
+            size_of::<DrvLaunchConfig>(),
+            offset_of!(DrvLaunchConfig, stream),
+            offset_of!(DrvLaunchConfig, attributes),
+            size_of::<LaunchAttribute>(),
+            offset_of!(LaunchAttribute, value),
+            size_of::<DevResource>(),
+            offset_of!(DevResource, units),
+        ];
+        assert_eq!(found, [40, 32, 144, 8, 136, 104, 16, 40, 112, 8, 44, 48, 32, 56, 32, 40, 72, 8, 144, 96]);
     }
 }

@@ -46,6 +46,29 @@ const TABLE: &[(i32, Source)] = &[
     (29, Driver(5)), // grid x, y, z
     (30, Driver(6)),
     (31, Driver(7)),
+    (32, Driver(55)),  // surfaces: 1D, layered
+    (33, Driver(61)),
+    (34, Driver(56)), // 2D, layered
+    (35, Driver(63)),
+    (36, Driver(58)), // 3D
+    (37, Driver(66)), // cubemap, layered
+    (38, Driver(67)),
+    (39, Driver(21)), // textures: 1D, layered, linear, mipmapped
+    (40, Driver(42)),
+    (41, Driver(69)),
+    (42, Driver(77)),
+    (43, Driver(22)), // 2D x and y, gathered, layered, linear, mipmapped
+    (44, Driver(23)),
+    (45, Driver(45)),
+    (46, Driver(27)),
+    (47, Driver(70)),
+    (48, Driver(73)),
+    (49, Driver(24)), // 3D x, y, z, alternative
+    (50, Driver(25)),
+    (51, Driver(26)),
+    (52, Driver(47)),
+    (53, Driver(52)), // cubemap, layered
+    (54, Driver(53)),
     (55, Driver(2)),   // threads in x
     (56, Driver(1)),   // threads per block
     (57, Driver(39)),  // threads per multiprocessor
@@ -91,7 +114,7 @@ const TABLE: &[(i32, Source)] = &[
     (10_011, Constant(1)),         // large BAR
     (10_012, Constant(1)),         // ASIC revision
     (10_013, Driver(94)),          // waits on memory (64-bit ones)
-    (10_014, Constant(0)),         // images
+    (10_014, Constant(1)),         // images
     (10_015, Driver(16)),          // compute units, physical
     (10_016, Constant(1)),         // fine-grained memory
     (10_017, Constant(1_000_000)), // wall clock, kHz
@@ -100,14 +123,8 @@ const TABLE: &[(i32, Source)] = &[
     (10_020, Constant(0)),         // chip id
 ];
 
-/// Textures and surfaces: this backend has none.
-const IMAGES: std::ops::RangeInclusive<i32> = 32..=54;
-
 /// Where attribute `attribute` comes from. Fails with `hipErrorInvalidValue` on numbers HIP does not define.
 pub(super) fn source(attribute: i32) -> HipResult<Source> {
-    if IMAGES.contains(&attribute) {
-        return Ok(Constant(0));
-    }
     TABLE.iter().find(|row| row.0 == attribute).map(|row| row.1).ok_or(HipError::INVALID_VALUE)
 }
 
@@ -119,10 +136,9 @@ mod tests {
     fn each_attribute_has_one_row() {
         for (i, row) in TABLE.iter().enumerate() {
             assert!(TABLE[..i].iter().all(|other| other.0 != row.0), "{row:?}");
-            assert!(!IMAGES.contains(&row.0));
         }
         assert_eq!(source(63), Ok(Driver(16)));
-        assert_eq!(source(40), Ok(Constant(0)));
+        assert_eq!(source(43), Ok(Driver(22)));
         assert_eq!(source(9999), Err(HipError::INVALID_VALUE));
     }
 }

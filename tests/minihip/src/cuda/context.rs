@@ -4,9 +4,11 @@ use super::cuda_api;
 use super::driver::{self as cu, got};
 use crate::api::Out;
 use crate::error::{HipError, HipResult};
+use crate::registry::lock;
 use crate::thread_state::with_contexts;
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// A GPU.
 #[derive(Debug)]
@@ -15,14 +17,51 @@ pub(super) struct Device {
     pub(super) index: usize,
     /// `CUdevice`.
     pub(super) id: i32,
-    /// Primary context, retained at first use and for the life of the process.
-    context: OnceLock<HipResult<usize>>,
+    /// Primary context, retained at first use and, but for resets, for the life of the process; 0 before.
+    context: AtomicUsize,
+    /// Held while the context changes.
+    changes: Mutex<()>,
 }
+
+/// Number of devices reset so far: what a thread bound before is stale.
+static RESETS: AtomicU64 = AtomicU64::new(1);
 
 impl Device {
     /// The device's primary context.
     pub(super) fn context(&self) -> HipResult<usize> {
-        *self.context.get_or_init(|| got(|context| cu::primary_ctx_retain(context, self.id)))
+        // Acquire: pairs with the Release below; the context was retained before its handle was stored.
+        match self.context.load(Ordering::Acquire) {
+            0 => self.retain(),
+            context => Ok(context),
+        }
+    }
+
+    #[cold]
+    fn retain(&self) -> HipResult<usize> {
+        let _changes = lock(&self.changes);
+        // Relaxed: changes are made under the lock.
+        let known = self.context.load(Ordering::Relaxed);
+        if known != 0 {
+            return Ok(known);
+        }
+        let context = got(|context| cu::primary_ctx_retain(context, self.id))?;
+        // Release: see `context`.
+        self.context.store(context, Ordering::Release);
+        Ok(context)
+    }
+
+    /// Ends all that was made on the device, once its work is done; the next call that needs the device begins anew.
+    fn reset(&self) -> HipResult {
+        with_device(self.index, cu::ctx_synchronize)?;
+        super::forget_device(self.index)?;
+        let changes = lock(&self.changes);
+        // Release: see `context`.
+        self.context.store(0, Ordering::Release);
+        let result = cu::primary_ctx_reset(self.id);
+        drop(changes);
+        // Release: a thread that is told of the reset sees the new number, and binds again.
+        RESETS.fetch_add(1, Ordering::Release);
+        result
     }
 }
 
@@ -35,7 +74,12 @@ fn find_devices() -> HipResult<Vec<Device>> {
         .map(|ordinal| {
             let id = got(|device| cu::device_get(device, ordinal))?;
             // Infallible: counted up from 0.
-            Ok(Device { index: ordinal.unsigned_abs() as usize, id, context: OnceLock::new() })
+            Ok(Device {
+                index: ordinal.unsigned_abs() as usize,
+                id,
+                context: AtomicUsize::new(0),
+                changes: Mutex::new(()),
+            })
         })
         .collect()
 }
@@ -63,8 +107,8 @@ pub(super) fn device_at(index: usize) -> HipResult<&'static Device> {
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
-    /// Whether the current device's context is the thread's.
-    static IS_BOUND: Cell<bool> = const { Cell::new(false) };
+    /// The number of resets when the current device's context was made the thread's; 0 before it was.
+    static BOUND_AT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Index of the thread's current device.
@@ -78,17 +122,33 @@ pub(super) fn current() -> HipResult<&'static Device> {
     device_at(CURRENT.get())
 }
 
-/// Makes the thread's device current in the driver too, at its first call.
+/// Compute capability of the thread's current device: 90 for 9.0.
+pub(super) fn capability() -> HipResult<u32> {
+    /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `..._MINOR`.
+    const CAPABILITY: [i32; 2] = [75, 76];
+    let device = current()?.id;
+    let [major, minor] = CAPABILITY.map(|attribute| got(|value| cu::device_get_attribute(value, attribute, device)));
+    Ok((major? * 10 + minor?).unsigned_abs())
+}
+
+fn is_bound() -> bool {
+    // Acquire: pairs with the Release in `reset`.
+    BOUND_AT.get() == RESETS.load(Ordering::Acquire)
+}
+
+/// Makes the thread's device current in the driver too, at its first call and after resets.
 #[inline]
 pub(super) fn bind() -> HipResult {
-    if IS_BOUND.get() { Ok(()) } else { set(CURRENT.get()) }
+    if is_bound() { Ok(()) } else { set(CURRENT.get()) }
 }
 
 #[cold]
 fn set(index: usize) -> HipResult {
+    // Acquire: as in `is_bound`. Read before the context is, so that a reset in between binds once more.
+    let resets = RESETS.load(Ordering::Acquire);
     cu::ctx_set_current(device_at(index)?.context()?)?;
     CURRENT.set(index);
-    IS_BOUND.set(true);
+    BOUND_AT.set(resets);
     Ok(())
 }
 
@@ -105,17 +165,32 @@ pub(super) fn with_device<R>(index: usize, body: impl FnOnce() -> HipResult<R>) 
 
 /// The device whose primary context a handle is.
 fn owner(context: usize) -> HipResult<&'static Device> {
-    let owns = |device: &&Device| matches!(device.context.get(), Some(Ok(own)) if *own == context);
+    // Acquire: as in `Device::context`.
+    let owns = |device: &&Device| context != 0 && device.context.load(Ordering::Acquire) == context;
     devices()?.iter().find(owns).ok_or(HipError::INVALID_CONTEXT)
 }
 
 /// `CU_CTX_SCHED_*` and the like as HIP numbers them: the same.
 const DEVICE_FLAGS: u32 = 0x1F;
 
+/// Sets a device's flags. Fails with `hipErrorInvalidValue` on flags that are none.
+fn set_flags(device: &Device, flags: u32) -> HipResult {
+    let schedule = flags & 7;
+    if flags & !DEVICE_FLAGS != 0 || !(schedule == 0 || schedule.is_power_of_two()) {
+        return Err(HipError::INVALID_VALUE);
+    }
+    cu::primary_ctx_set_flags(device.id, flags)
+}
+
+/// A context that is not the current device's.
+fn other(context: usize) -> HipResult<usize> {
+    if owner(context)?.index == current_index() { Err(HipError::INVALID_DEVICE) } else { Ok(context) }
+}
+
 cuda_api! {
     fn hipSetDevice(ordinal: i32) {
         let wanted = device(ordinal)?.index;
-        if wanted == CURRENT.get() && IS_BOUND.get() { Ok(()) } else { set(wanted) }
+        if wanted == CURRENT.get() && is_bound() { Ok(()) } else { set(wanted) }
     }
     fn hipGetDevice(out: Out<i32>) { out.set(CURRENT.get() as i32) }
     fn hipCtxGetCurrent(out: Out<usize>) {
@@ -181,6 +256,26 @@ cuda_api! {
         // Retained for the life of the process: see `Device::context`.
         device(ordinal).map(drop)
     }
+    fn hipDevicePrimaryCtxReset(ordinal: i32) { device(ordinal)?.reset() }
+    fn hipDevicePrimaryCtxSetFlags(ordinal: i32, flags: u32) { set_flags(device(ordinal)?, flags) }
+    fn hipDeviceReset() { current()?.reset() }
+    fn hipInitDevice(ordinal: i32, device_flags: u32, flags: u32) {
+        /// `hipInitDeviceFlagsAreValid`.
+        const FLAGS_ARE_VALID: u32 = 1;
+        let device = device(ordinal)?;
+        match flags {
+            0 => device.context().map(drop),
+            FLAGS_ARE_VALID => set_flags(device, device_flags),
+            _ => Err(HipError::INVALID_VALUE),
+        }
+    }
+    fn hipCtxEnablePeerAccess(context: usize, flags: u32) {
+        if flags != 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
+        cu::ctx_enable_peer_access(other(context)?, 0)
+    }
+    fn hipCtxDisablePeerAccess(context: usize) { cu::ctx_disable_peer_access(other(context)?) }
     fn hipDevicePrimaryCtxGetState(ordinal: i32, flags: Out<u32>, is_active: Out<i32>) {
         let (mut flags_now, mut active) = (0, 0);
         cu::primary_ctx_get_state(device(ordinal)?.id, &mut flags_now, &mut active)?;
@@ -195,10 +290,6 @@ cuda_api! {
         out.set(flags & DEVICE_FLAGS)
     }
     fn hipSetDeviceFlags(flags: u32) {
-        let schedule = flags & 7;
-        if flags & !DEVICE_FLAGS != 0 || !(schedule == 0 || schedule.is_power_of_two()) {
-            return Err(HipError::INVALID_VALUE);
-        }
-        cu::primary_ctx_set_flags(current()?.id, flags)
+        set_flags(current()?, flags)
     }
 }

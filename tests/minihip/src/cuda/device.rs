@@ -131,6 +131,20 @@ cuda_api! {
             _ => Err(HipError::INVALID_VALUE),
         }
     }
+    fn hipExtGetLinkTypeAndHopCount(from: i32, to: i32, link_type: Out<u32>, hops: Out<u32>) {
+        /// `HSA_AMD_LINK_INFO_TYPE_PCIE` and `..._XGMI`, AMD's own link.
+        const PCIE: u32 = 2;
+        const OWN_LINK: u32 = 4;
+        /// `CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED`: over NVLink, and not over PCIe.
+        const ATOMICS: i32 = 3;
+        let (from, to) = (device(from)?, device(to)?);
+        link_type.check()?;
+        hops.check()?;
+        let is_linked = got(|value| cu::device_get_p2p_attribute(value, ATOMICS, from.id, to.id))? != 0;
+        link_type.set(if is_linked { OWN_LINK } else { PCIE })?;
+        hops.set(if is_linked { 1 } else { 2 })
+    }
+    fn hipDeviceFlushGPUDirectRDMAWrites(target: i32, scope: i32) { cu::flush_gpu_direct_rdma_writes(target, scope) }
     fn hipDeviceGetLimit(out: Out<usize>, limit: u32) {
         out.check()?;
         if !LIMITS.contains(&limit) {

@@ -5,11 +5,17 @@
 //! have answer `hipErrorNotSupported`.
 
 use super::abi::{
-    GraphExecUpdateResultInfo, HostNodeParams, KernelNodeParams, Memcpy3D, Memcpy3DPeer, MemsetNodeParams,
+    BatchMemOpNodeParams, GraphExecUpdateResultInfo, HostNodeParams, KernelNodeParams, Memcpy3D, Memcpy3DPeer,
+    MemsetNodeParams,
 };
 use super::error::from_cuda;
-use crate::abi::{Dim3, HostFn, MemAccessDesc, MemAllocNodeParams, MemLocation};
+use crate::abi::{
+    Array3DDescriptor, Dim3, DrvLaunchConfig, DrvResourceDesc, DrvResourceViewDesc, DrvTextureDesc, HostFn,
+    MemAccessDesc, MemAllocNodeParams, MemLocation,
+};
 use crate::error::{HipError, HipResult};
+use crate::execution_context::DevResource;
+use crate::exports::IpcHandle;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
@@ -102,6 +108,17 @@ driver! {
     c"cuCtxSetLimit" ctx_set_limit(limit: u32, value: usize);
     c"cuCtxEnablePeerAccess" ctx_enable_peer_access(context: usize, flags: u32);
     c"cuCtxDisablePeerAccess" ctx_disable_peer_access(context: usize);
+    c"cuCtxRecordEvent" ctx_record_event(context: usize, event: usize);
+    c"cuCtxWaitEvent" ctx_wait_event(context: usize, event: usize);
+    c"cuDeviceGetDevResource" device_get_dev_resource(device: i32, resource: &mut DevResource, kind: i32);
+    c"cuDevSmResourceSplitByCount" dev_sm_resource_split_by_count(result: usize, groups: &mut u32, input: &DevResource, remainder: usize, flags: u32, min_units: u32);
+    c"cuDevResourceGenerateDesc" dev_resource_generate_desc(description: &mut usize, resources: *const DevResource, count: u32);
+    c"cuGreenCtxCreate" green_ctx_create(context: &mut usize, description: usize, device: i32, flags: u32);
+    c"cuGreenCtxDestroy" green_ctx_destroy(context: usize);
+    c"cuGreenCtxGetDevResource" green_ctx_get_dev_resource(context: usize, resource: &mut DevResource, kind: i32);
+    c"cuGreenCtxRecordEvent" green_ctx_record_event(context: usize, event: usize);
+    c"cuGreenCtxWaitEvent" green_ctx_wait_event(context: usize, event: usize);
+    c"cuGreenCtxStreamCreate" green_ctx_stream_create(stream: &mut usize, context: usize, flags: u32, priority: i32);
 
     c"cuMemGetInfo_v2" mem_get_info(free_bytes: &mut usize, total_bytes: &mut usize);
     c"cuMemAlloc_v2" mem_alloc(address: &mut usize, len_bytes: usize);
@@ -119,6 +136,27 @@ driver! {
     c"cuMemAdvise_v2" mem_advise(address: usize, len_bytes: usize, advice: i32, location: MemLocation);
     c"cuMemPrefetchAsync_v2" mem_prefetch_async(address: usize, len_bytes: usize, location: MemLocation, flags: u32, stream: usize);
     c"cuMemRangeGetAttribute" mem_range_get_attribute(data: usize, data_bytes: usize, attribute: i32, address: usize, len_bytes: usize);
+    c"cuMemRangeGetAttributes" mem_range_get_attributes(data: usize, sizes: usize, attributes: usize, count: usize, address: usize, len_bytes: usize);
+    c"cuMemPrefetchBatchAsync" mem_prefetch_batch_async(addresses: usize, sizes: usize, count: usize, locations: usize, indices: usize, location_count: usize, flags: u64, stream: usize);
+    c"cuMemDiscardBatchAsync" mem_discard_batch_async(addresses: usize, sizes: usize, count: usize, flags: u64, stream: usize);
+    c"cuMemDiscardAndPrefetchBatchAsync" mem_discard_and_prefetch_batch_async(addresses: usize, sizes: usize, count: usize, locations: usize, indices: usize, location_count: usize, flags: u64, stream: usize);
+    c"cuFlushGPUDirectRDMAWrites" flush_gpu_direct_rdma_writes(target: i32, scope: i32);
+    c"cuIpcGetMemHandle" ipc_get_mem_handle(handle: &mut IpcHandle, address: usize);
+    c"cuIpcOpenMemHandle_v2" ipc_open_mem_handle(address: &mut usize, handle: IpcHandle, flags: u32);
+    c"cuIpcCloseMemHandle" ipc_close_mem_handle(address: usize);
+    c"cuIpcGetEventHandle" ipc_get_event_handle(handle: &mut IpcHandle, event: usize);
+    c"cuIpcOpenEventHandle" ipc_open_event_handle(event: &mut usize, handle: IpcHandle);
+
+    c"cuArray3DCreate_v2" array_3d_create(array: &mut usize, desc: &Array3DDescriptor);
+    c"cuArrayDestroy" array_destroy(array: usize);
+    c"cuMipmappedArrayCreate" mipmapped_array_create(mipmap: &mut usize, desc: &Array3DDescriptor, level_count: u32);
+    c"cuMipmappedArrayGetLevel" mipmapped_array_get_level(array: &mut usize, mipmap: usize, level: u32);
+    c"cuMipmappedArrayDestroy" mipmapped_array_destroy(mipmap: usize);
+    c"cuTexObjectCreate" tex_object_create(object: &mut u64, resource: &DrvResourceDesc, texture: &DrvTextureDesc, view: *const DrvResourceViewDesc);
+    c"cuTexObjectDestroy" tex_object_destroy(object: u64);
+    c"cuSurfObjectCreate" surf_object_create(object: &mut u64, resource: &DrvResourceDesc);
+    c"cuSurfObjectDestroy" surf_object_destroy(object: u64);
+    c"cuDeviceGetTexture1DLinearMaxWidth" device_get_texture_1d_linear_max_width(elements: &mut usize, format: i32, channels: u32, device: i32);
 
     c"cuMemcpy" memcpy(dst: usize, src: usize, len_bytes: usize);
     c"cuMemcpyAsync" memcpy_async(dst: usize, src: usize, len_bytes: usize, stream: usize);
@@ -176,6 +214,11 @@ driver! {
     c"cuModuleGetFunction" module_get_function(function: &mut usize, module: usize, name: *const c_char);
     c"cuModuleGetFunctionCount" module_get_function_count(count: &mut u32, module: usize);
     c"cuModuleGetGlobal_v2" module_get_global(address: &mut usize, len_bytes: &mut usize, module: usize, name: *const c_char);
+    c"cuModuleEnumerateFunctions" module_enumerate_functions(functions: *mut usize, count: u32, module: usize);
+    c"cuLinkCreate_v2" link_create(count: u32, options: usize, values: usize, link: &mut usize);
+    c"cuLinkAddData_v2" link_add_data(link: usize, kind: i32, data: *const u8, len_bytes: usize, name: *const c_char, count: u32, options: usize, values: usize);
+    c"cuLinkComplete" link_complete(link: usize, image: &mut usize, len_bytes: &mut usize);
+    c"cuLinkDestroy" link_destroy(link: usize);
     c"cuFuncGetAttribute" func_get_attribute(value: &mut i32, attribute: i32, function: usize);
     c"cuFuncSetAttribute" func_set_attribute(function: usize, attribute: i32, value: i32);
     c"cuFuncSetCacheConfig" func_set_cache_config(function: usize, config: i32);
@@ -184,6 +227,8 @@ driver! {
     c"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags" occupancy_blocks(blocks: &mut i32, function: usize, threads: i32, shared_bytes: usize, flags: u32);
     c"cuOccupancyMaxPotentialBlockSizeWithFlags" occupancy_block_size(grid: &mut i32, block: &mut i32, function: usize, shared_of_block: usize, shared_bytes: usize, limit: i32, flags: u32);
     c"cuOccupancyAvailableDynamicSMemPerBlock" occupancy_shared(shared_bytes: &mut usize, function: usize, blocks: i32, threads: i32);
+    c"cuOccupancyMaxPotentialClusterSize" occupancy_cluster_size(size: &mut i32, function: usize, config: &DrvLaunchConfig);
+    c"cuOccupancyMaxActiveClusters" occupancy_clusters(count: &mut i32, function: usize, config: &DrvLaunchConfig);
     c"cuLaunchKernel" launch_kernel(function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: usize, params: usize, extra: usize);
     c"cuLaunchCooperativeKernel" launch_cooperative_kernel(function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: usize, params: usize);
 
@@ -254,6 +299,12 @@ driver! {
     c"cuGraphEventWaitNodeGetEvent" graph_event_wait_node_get_event(node: usize, event: &mut usize);
     c"cuGraphEventWaitNodeSetEvent" graph_event_wait_node_set_event(node: usize, event: usize);
     c"cuGraphKernelNodeCopyAttributes" graph_kernel_node_copy_attributes(to: usize, from: usize);
+    c"cuGraphKernelNodeGetAttribute" graph_kernel_node_get_attribute(node: usize, attribute: i32, value: &mut [u64; 8]);
+    c"cuGraphKernelNodeSetAttribute" graph_kernel_node_set_attribute(node: usize, attribute: i32, value: &[u64; 8]);
+    c"cuGraphAddBatchMemOpNode" graph_add_batch_mem_op_node(node: &mut usize, graph: usize, dependencies: usize, count: usize, params: &BatchMemOpNodeParams);
+    c"cuGraphBatchMemOpNodeGetParams" graph_batch_mem_op_node_get_params(node: usize, params: &mut BatchMemOpNodeParams);
+    c"cuGraphBatchMemOpNodeSetParams" graph_batch_mem_op_node_set_params(node: usize, params: &BatchMemOpNodeParams);
+    c"cuGraphExecBatchMemOpNodeSetParams" graph_exec_batch_mem_op_node_set_params(exec: usize, node: usize, params: &BatchMemOpNodeParams);
     c"cuGraphInstantiateWithFlags" graph_instantiate(exec: &mut usize, graph: usize, flags: u64);
     c"cuGraphExecDestroy" graph_exec_destroy(exec: usize);
     c"cuGraphExecGetFlags" graph_exec_get_flags(exec: usize, flags: &mut u64);

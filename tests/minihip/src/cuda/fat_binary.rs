@@ -3,6 +3,7 @@
 use super::context::{device_at, with_device};
 use super::driver as cu;
 use super::handles::{FIRST_FREE_TAG, advance_generation, cached};
+use super::managed;
 use super::module::{self, relaxed};
 use crate::error::{HipError, HipResult};
 use crate::module::image_at;
@@ -20,6 +21,8 @@ const WRAPPER_MAGICS: [u32; 2] = [0x4850_4946, 0x4849_5046];
 struct Binary {
     bundle: usize,
     modules: Mutex<HashMap<usize, HipResult<usize>>>,
+    /// Names of registered managed variables and their memory.
+    managed: Mutex<Vec<(CString, usize)>>,
 }
 
 /// A kernel or a variable known by a host address.
@@ -28,6 +31,8 @@ struct Symbol {
     name: CString,
     binary: Arc<Binary>,
     len_bytes: usize,
+    /// Memory of a managed variable.
+    managed: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +66,9 @@ pub(crate) fn register(wrapper: usize) -> HipResult<usize> {
     }
     // Relaxed: only uniqueness matters. Times 64: programs may take it for an address.
     let handle = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
-    change(|known| known.binaries.insert(handle, Arc::new(Binary { bundle, modules: Mutex::default() })));
+    change(|known| {
+        known.binaries.insert(handle, Arc::new(Binary { bundle, modules: Mutex::default(), managed: Mutex::default() }))
+    });
     Ok(handle)
 }
 
@@ -80,7 +87,9 @@ pub(crate) fn unregister(handle: usize) {
 pub(crate) fn register_function(binary: usize, host: usize, name: &CStr) {
     change(|known| {
         if let Some(binary) = known.binaries.get(&binary).map(Arc::clone) {
-            known.functions.insert(host, Arc::new(Symbol { name: name.to_owned(), binary, len_bytes: 0 }));
+            known
+                .functions
+                .insert(host, Arc::new(Symbol { name: name.to_owned(), binary, len_bytes: 0, managed: None }));
         }
     });
     advance_generation();
@@ -90,9 +99,21 @@ pub(crate) fn register_function(binary: usize, host: usize, name: &CStr) {
 pub(crate) fn register_variable(binary: usize, host: usize, name: &CStr, len_bytes: usize) {
     change(|known| {
         if let Some(binary) = known.binaries.get(&binary).map(Arc::clone) {
-            known.variables.insert(host, Arc::new(Symbol { name: name.to_owned(), binary, len_bytes }));
+            known.variables.insert(host, Arc::new(Symbol { name: name.to_owned(), binary, len_bytes, managed: None }));
         }
     });
+}
+
+/// `__hipRegisterManagedVar`: returns the memory that host and devices share.
+pub(crate) fn register_managed(binary: usize, host: usize, name: &CStr, initial: &[u8]) -> HipResult<usize> {
+    super::context::bind()?;
+    let binary = look(|known| known.binaries.get(&binary).map(Arc::clone)).ok_or(HipError::INVALID_HANDLE)?;
+    let storage = managed::allocate(initial.len())?;
+    cu::memcpy(storage, initial.as_ptr() as usize, initial.len())?;
+    lock(&binary.managed).push((name.to_owned(), storage));
+    let symbol = Symbol { name: name.to_owned(), binary, len_bytes: initial.len(), managed: Some(storage) };
+    change(|known| known.variables.insert(host, Arc::new(symbol)));
+    Ok(storage)
 }
 
 impl Binary {
@@ -100,6 +121,9 @@ impl Binary {
     fn module(self: &Arc<Self>, device: usize) -> HipResult<usize> {
         *lock(&self.modules).entry(device).or_insert_with(|| {
             let module = relaxed(|| module::load(image_at(self.bundle)?))?;
+            for (name, storage) in lock(&self.managed).iter() {
+                relaxed(|| managed::point(module, name, *storage))?;
+            }
             // All of its kernels now: loading one later could wait for kernels that run by then.
             let all: Vec<(usize, Arc<Symbol>)> = look(|known| {
                 let own = known.functions.iter().filter(|(_, symbol)| Arc::ptr_eq(&symbol.binary, self));
@@ -149,6 +173,9 @@ pub(super) fn name_of_host(host: usize) -> Option<*const std::ffi::c_char> {
 /// Address and size of the variable behind a host shadow, on `device`. Fails with `hipErrorInvalidSymbol`.
 pub(super) fn variable(host: usize, device: usize) -> HipResult<(usize, usize)> {
     let symbol = look(|known| known.variables.get(&host).map(Arc::clone)).ok_or(HipError::INVALID_SYMBOL)?;
+    if let Some(storage) = symbol.managed {
+        return Ok((storage, symbol.len_bytes));
+    }
     with_device(device, || {
         let (mut address, mut len_bytes) = (0, 0);
         let module = symbol.binary.module(device)?;

@@ -1,8 +1,10 @@
 //! Graphs and their nodes. Handles are the driver's; parameters change their shape between HIP's structs and CUDA's.
 
-use super::abi::{HostNodeParams as DriverHost, KernelNodeParams as DriverKernel, Memcpy3D, MemsetNodeParams};
+use super::abi::{
+    BatchMemOpNodeParams, HostNodeParams as DriverHost, KernelNodeParams as DriverKernel, Memcpy3D, MemsetNodeParams,
+};
 use super::context::{current, current_index};
-use super::copy::{from_symbol, hip_volume, to_symbol, volume};
+use super::copy::{from_symbol, hip_driver_volume, hip_volume, of_driver_volume, of_volume, to_symbol, volume};
 use super::cuda_api;
 use super::driver::{self as cu, got};
 use super::fat_binary::function;
@@ -12,7 +14,7 @@ use super::module;
 use crate::abi::{DrvMemcpy3D, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms, MemsetParams};
 use crate::api::{In, Out};
 use crate::error::{HipError, HipResult};
-use crate::exports::Plan;
+use crate::exports::{Plan, attribute_bytes};
 
 /// A kernel node's parameters for the driver, passed to `body`, which must not keep them.
 pub(super) fn with_kernel<R>(
@@ -82,17 +84,25 @@ pub(super) fn host(params: &HostNodeParams) -> HipResult<DriverHost> {
     Ok(DriverHost { function: params.function, user_data: params.user_data })
 }
 
-/// A copy node's parameters for the driver.
-pub(super) fn copy(plan: &Plan) -> HipResult<Memcpy3D> {
-    if plan.shape.is_empty() || plan.dst == 0 || plan.src == 0 {
-        return Err(HipError::INVALID_VALUE);
-    }
-    volume(plan)
+/// A copy node's parameters for the driver, which has no empty copies.
+pub(super) fn copy(params: &Memcpy3DParms) -> HipResult<Memcpy3D> {
+    of_volume(params)?.ok_or(HipError::INVALID_VALUE)
+}
+
+/// The same from the driver interface's struct.
+pub(super) fn driver_copy(params: &DrvMemcpy3D) -> HipResult<Memcpy3D> {
+    of_driver_volume(params)?.ok_or(HipError::INVALID_VALUE)
 }
 
 /// One row.
 pub(super) fn row(dst: usize, src: usize, len_bytes: usize, kind: i32) -> HipResult<Memcpy3D> {
-    copy(&Plan::linear(dst, src, len_bytes, kind))
+    if len_bytes == 0 { Err(HipError::INVALID_VALUE) } else { volume(&Plan::linear(dst, src, len_bytes, kind)) }
+}
+
+/// A batch node's parameters for the driver: in the current context where none is named.
+pub(super) fn batch(params: &BatchMemOpNodeParams) -> HipResult<BatchMemOpNodeParams> {
+    let context = if params.context == 0 { context()? } else { params.context };
+    Ok(BatchMemOpNodeParams { context, ..*params })
 }
 
 /// The context copies and memsets of a node run in: the current device's.
@@ -186,7 +196,7 @@ cuda_api! {
         Place::new(out, graph, deps, count).add_kernel(&params.get()?)
     }
     fn hipGraphAddMemcpyNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<Memcpy3DParms>) {
-        Place::new(out, graph, deps, count).add_copy(&copy(&Plan::volume(&params.get()?)?)?)
+        Place::new(out, graph, deps, count).add_copy(&copy(&params.get()?)?)
     }
     fn hipGraphAddMemcpyNode1D(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, dst: usize, src: usize, len_bytes: usize, kind: i32) {
         Place::new(out, graph, deps, count).add_copy(&row(dst, src, len_bytes, kind)?)
@@ -204,7 +214,7 @@ cuda_api! {
         Place::new(out, graph, deps, count).add_memset(&params.get()?)
     }
     fn hipDrvGraphAddMemcpyNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<DrvMemcpy3D>, _context: usize) {
-        Place::new(out, graph, deps, count).add_copy(&copy(&Plan::driver_volume(&params.get()?)?)?)
+        Place::new(out, graph, deps, count).add_copy(&driver_copy(&params.get()?)?)
     }
     fn hipGraphAddHostNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<HostNodeParams>) {
         Place::new(out, graph, deps, count).add_host(&params.get()?)
@@ -273,7 +283,7 @@ cuda_api! {
     fn hipGraphMemcpyNodeGetParams(node: usize, out: Out<Memcpy3DParms>) {
         out.set(hip_volume(&got(|params| cu::graph_memcpy_node_get_params(node, params))?))
     }
-    fn hipGraphMemcpyNodeSetParams(node: usize, params: In<Memcpy3DParms>) { cu::graph_memcpy_node_set_params(node, &copy(&Plan::volume(&params.get()?)?)?) }
+    fn hipGraphMemcpyNodeSetParams(node: usize, params: In<Memcpy3DParms>) { cu::graph_memcpy_node_set_params(node, &copy(&params.get()?)?) }
     fn hipGraphMemcpyNodeSetParams1D(node: usize, dst: usize, src: usize, len_bytes: usize, kind: i32) {
         cu::graph_memcpy_node_set_params(node, &row(dst, src, len_bytes, kind)?)
     }
@@ -302,6 +312,36 @@ cuda_api! {
         out.set(got(|event| cu::graph_event_wait_node_get_event(node, event))?)
     }
     fn hipGraphEventWaitNodeSetEvent(node: usize, handle: usize) { cu::graph_event_wait_node_set_event(node, event(handle)?) }
+    fn hipGraphKernelNodeSetAttribute(node: usize, attribute: i32, value: In<u8>) {
+        let mut bytes = value.array(attribute_bytes(attribute)?)?;
+        bytes.resize(64, 0);
+        let mut words = [0; 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        cu::graph_kernel_node_set_attribute(node, attribute, &words)
+    }
+    fn hipGraphKernelNodeGetAttribute(node: usize, attribute: i32, value: Out<u8>) {
+        let len_bytes = attribute_bytes(attribute)?;
+        value.check()?;
+        let words = got(|words| cu::graph_kernel_node_get_attribute(node, attribute, words))?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(len_bytes).collect();
+        value.set_array(&bytes)
+    }
+    fn hipGraphAddBatchMemOpNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<BatchMemOpNodeParams>) {
+        let params = batch(&params.get()?)?;
+        Place::new(out, graph, deps, count).add(|node, graph, deps, count| cu::graph_add_batch_mem_op_node(node, graph, deps, count, &params))
+    }
+    fn hipGraphBatchMemOpNodeGetParams(node: usize, out: Out<BatchMemOpNodeParams>) {
+        out.set(got(|params| cu::graph_batch_mem_op_node_get_params(node, params))?)
+    }
+    fn hipGraphBatchMemOpNodeSetParams(node: usize, params: In<BatchMemOpNodeParams>) {
+        cu::graph_batch_mem_op_node_set_params(node, &batch(&params.get()?)?)
+    }
+    fn hipDrvGraphMemcpyNodeGetParams(node: usize, out: Out<DrvMemcpy3D>) {
+        out.set(hip_driver_volume(&got(|params| cu::graph_memcpy_node_get_params(node, params))?))
+    }
+    fn hipDrvGraphMemcpyNodeSetParams(node: usize, params: In<DrvMemcpy3D>) { cu::graph_memcpy_node_set_params(node, &driver_copy(&params.get()?)?) }
     // HIP names the source first, CUDA the target.
     fn hipGraphKernelNodeCopyAttributes(from: usize, to: usize) { cu::graph_kernel_node_copy_attributes(to, from) }
 }

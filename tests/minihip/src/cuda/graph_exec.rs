@@ -1,18 +1,19 @@
 //! Executable graphs, graphs described by one parameter struct, and what graphs own.
 
-use super::abi::GraphExecUpdateResultInfo;
+use super::abi::{BatchMemOpNodeParams, GraphExecUpdateResultInfo, Memcpy3D};
 use super::context::device;
 use super::copy::{from_symbol, to_symbol};
 use super::cuda_api;
 use super::driver::{self as cu, got};
-use super::graph::{Place, context, copy, host, memset, row, with_kernel};
+use super::graph::{Place, batch, context, copy, driver_copy, host, memset, row, with_kernel};
+use super::graph_rows::{self, change, change_copy, live};
 use super::handles::{event, on, spt};
 use crate::abi::{
-    GraphInstantiateParams, GraphNodeParams, HostFn, HostNodeParams, KernelNodeParams, Memcpy3DParms, MemsetParams,
+    DrvMemcpy3D, GraphInstantiateParams, GraphNodeParams, HostFn, HostNodeParams, KernelNodeParams, Memcpy3DParms,
+    MemsetParams,
 };
 use crate::api::{In, InStr, Out};
 use crate::error::{HipError, HipResult};
-use crate::exports::Plan;
 
 /// Every `hipGraphInstantiateFlags`; the driver's numbers are the same.
 const ALL_FLAGS: u64 = 0xF;
@@ -22,7 +23,9 @@ fn instantiate(out: Out<usize>, graph: usize, flags: u64) -> HipResult {
     if flags & !ALL_FLAGS != 0 {
         return Err(HipError::INVALID_VALUE);
     }
-    out.set(got(|exec| cu::graph_instantiate(exec, graph, flags))?)
+    let exec = got(|exec| cu::graph_instantiate(exec, graph, flags))?;
+    graph_rows::keep(exec, graph, flags);
+    out.set(exec)
 }
 
 /// Offset in bytes of the union in `hipGraphNodeParams`.
@@ -36,7 +39,7 @@ fn add_node(place: Place, params: &GraphNodeParams, address: usize) -> HipResult
     let first = params.words[0] as usize;
     match params.node_type {
         0 => place.add_kernel(&In::<KernelNodeParams>::from_address(union).get()?),
-        1 => place.add_copy(&copy(&Plan::volume(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?)?),
+        1 => place.add_copy(&copy(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?),
         2 => place.add_memset(&In::<MemsetParams>::from_address(union).get()?),
         3 => place.add_host(&In::<HostNodeParams>::from_address(union).get()?),
         4 => place.add(|node, graph, deps, count| cu::graph_add_child_graph_node(node, graph, deps, count, first)),
@@ -58,7 +61,7 @@ fn set_node(node: usize, params: &GraphNodeParams, address: usize) -> HipResult 
         }),
         1 => cu::graph_memcpy_node_set_params(
             node,
-            &copy(&Plan::volume(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?)?,
+            &copy(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?,
         ),
         2 => cu::graph_memset_node_set_params(node, &memset(&In::<MemsetParams>::from_address(union).get()?)),
         3 => cu::graph_host_node_set_params(node, &host(&In::<HostNodeParams>::from_address(union).get()?)?),
@@ -74,25 +77,82 @@ fn set_exec_node(exec: usize, node: usize, params: &GraphNodeParams, address: us
     let first = params.words[0] as usize;
     match params.node_type {
         0 => exec_kernel(exec, node, &In::<KernelNodeParams>::from_address(union).get()?),
-        1 => {
-            let plan = Plan::volume(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?;
-            cu::graph_exec_memcpy_node_set_params(exec, node, &copy(&plan)?, context()?)
-        }
+        1 => exec_copy(exec, node, &copy(&In::<Memcpy3DParms>::from_address(union + COPY_BYTES).get()?)?),
         2 => exec_memset(exec, node, &In::<MemsetParams>::from_address(union).get()?),
-        3 => cu::graph_exec_host_node_set_params(exec, node, &host(&In::<HostNodeParams>::from_address(union).get()?)?),
-        4 => cu::graph_exec_child_graph_node_set_params(exec, node, first),
-        6 => cu::graph_exec_event_wait_node_set_event(exec, node, event(first)?),
-        7 => cu::graph_exec_event_record_node_set_event(exec, node, event(first)?),
+        3 => exec_host(exec, node, &In::<HostNodeParams>::from_address(union).get()?),
+        4 => exec_child(exec, node, first),
+        6 => exec_wait(exec, node, first),
+        7 => exec_record(exec, node, first),
         _ => Err(HipError::NOT_SUPPORTED),
     }
 }
 
 fn exec_kernel(exec: usize, node: usize, params: &KernelNodeParams) -> HipResult {
-    with_kernel(params, |params| cu::graph_exec_kernel_node_set_params(exec, node, params))
+    with_kernel(params, |params| {
+        change(
+            exec,
+            node,
+            |exec, node| cu::graph_exec_kernel_node_set_params(exec, node, params),
+            |node| cu::graph_kernel_node_set_params(node, params),
+        )
+    })
 }
 
 fn exec_memset(exec: usize, node: usize, params: &MemsetParams) -> HipResult {
-    cu::graph_exec_memset_node_set_params(exec, node, &memset(params), context()?)
+    let (params, context) = (memset(params), context()?);
+    change(
+        exec,
+        node,
+        |exec, node| cu::graph_exec_memset_node_set_params(exec, node, &params, context),
+        |node| cu::graph_memset_node_set_params(node, &params),
+    )
+}
+
+fn exec_copy(exec: usize, node: usize, params: &Memcpy3D) -> HipResult {
+    let context = context()?;
+    change_copy(
+        exec,
+        node,
+        |exec, node| cu::graph_exec_memcpy_node_set_params(exec, node, params, context),
+        |node| cu::graph_memcpy_node_set_params(node, params),
+    )
+}
+
+fn exec_host(exec: usize, node: usize, params: &HostNodeParams) -> HipResult {
+    let params = host(params)?;
+    change(
+        exec,
+        node,
+        |exec, node| cu::graph_exec_host_node_set_params(exec, node, &params),
+        |node| cu::graph_host_node_set_params(node, &params),
+    )
+}
+
+fn exec_wait(exec: usize, node: usize, handle: usize) -> HipResult {
+    let event = event(handle)?;
+    change(
+        exec,
+        node,
+        |exec, node| cu::graph_exec_event_wait_node_set_event(exec, node, event),
+        |node| cu::graph_event_wait_node_set_event(node, event),
+    )
+}
+
+fn exec_record(exec: usize, node: usize, handle: usize) -> HipResult {
+    let event = event(handle)?;
+    change(
+        exec,
+        node,
+        |exec, node| cu::graph_exec_event_record_node_set_event(exec, node, event),
+        |node| cu::graph_event_record_node_set_event(node, event),
+    )
+}
+
+/// A node's child graph can be changed in executable graphs only, so the clone does not follow.
+fn exec_child(exec: usize, node: usize, child: usize) -> HipResult {
+    change(exec, node, |exec, node| cu::graph_exec_child_graph_node_set_params(exec, node, child), |_| Ok(()))?;
+    graph_rows::leave_clone(exec);
+    Ok(())
 }
 
 /// `hipGraphExecUpdateResult`: CUDA's last one, changed attributes, is HIP's unspecific error.
@@ -117,52 +177,71 @@ cuda_api! {
         params.set(filled)?;
         result
     }
-    fn hipGraphExecDestroy(exec: usize) { cu::graph_exec_destroy(exec) }
+    fn hipGraphExecDestroy(exec: usize) {
+        graph_rows::forget(exec)?;
+        cu::graph_exec_destroy(exec)
+    }
     fn hipGraphExecGetFlags(exec: usize, out: Out<u64>) {
         out.check()?;
-        out.set(got(|flags| cu::graph_exec_get_flags(exec, flags))?)
+        out.set(got(|flags| cu::graph_exec_get_flags(live(exec), flags))?)
     }
-    fn hipGraphLaunch(exec: usize, stream: usize) { on(stream, |stream| cu::graph_launch(exec, stream)) }
-    fn hipGraphLaunch_spt(exec: usize, stream: usize) { on(spt(stream), |stream| cu::graph_launch(exec, stream)) }
-    fn hipGraphUpload(exec: usize, stream: usize) { on(stream, |stream| cu::graph_upload(exec, stream)) }
+    fn hipGraphLaunch(exec: usize, stream: usize) { on(stream, |stream| cu::graph_launch(live(exec), stream)) }
+    fn hipGraphLaunch_spt(exec: usize, stream: usize) { on(spt(stream), |stream| cu::graph_launch(live(exec), stream)) }
+    fn hipGraphUpload(exec: usize, stream: usize) { on(stream, |stream| cu::graph_upload(live(exec), stream)) }
     fn hipGraphExecUpdate(exec: usize, graph: usize, error_node: Out<usize>, result: Out<i32>) {
         result.check()?;
         let mut info = GraphExecUpdateResultInfo::default();
-        let outcome = cu::graph_exec_update(exec, graph, &mut info);
+        let outcome = cu::graph_exec_update(live(exec), graph, &mut info);
+        graph_rows::leave_clone(exec);
         error_node.set_if_given(info.error_node);
         result.set(update_result(info.result))?;
         outcome
     }
     fn hipGraphExecKernelNodeSetParams(exec: usize, node: usize, params: In<KernelNodeParams>) { exec_kernel(exec, node, &params.get()?) }
     fn hipGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: In<Memcpy3DParms>) {
-        cu::graph_exec_memcpy_node_set_params(exec, node, &copy(&Plan::volume(&params.get()?)?)?, context()?)
+        exec_copy(exec, node, &copy(&params.get()?)?)
     }
     fn hipGraphExecMemcpyNodeSetParams1D(exec: usize, node: usize, dst: usize, src: usize, len_bytes: usize, kind: i32) {
-        cu::graph_exec_memcpy_node_set_params(exec, node, &row(dst, src, len_bytes, kind)?, context()?)
+        exec_copy(exec, node, &row(dst, src, len_bytes, kind)?)
     }
     fn hipGraphExecMemcpyNodeSetParamsToSymbol(exec: usize, node: usize, symbol: usize, src: usize, len_bytes: usize, offset: usize, kind: i32) {
         let params = row(to_symbol(symbol, len_bytes, offset, kind)?, src, len_bytes, kind)?;
-        cu::graph_exec_memcpy_node_set_params(exec, node, &params, context()?)
+        exec_copy(exec, node, &params)
     }
     fn hipGraphExecMemcpyNodeSetParamsFromSymbol(exec: usize, node: usize, dst: usize, symbol: usize, len_bytes: usize, offset: usize, kind: i32) {
         let params = row(dst, from_symbol(symbol, len_bytes, offset, kind)?, len_bytes, kind)?;
-        cu::graph_exec_memcpy_node_set_params(exec, node, &params, context()?)
+        exec_copy(exec, node, &params)
     }
     fn hipGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: In<MemsetParams>) { exec_memset(exec, node, &params.get()?) }
-    fn hipGraphExecHostNodeSetParams(exec: usize, node: usize, params: In<HostNodeParams>) {
-        cu::graph_exec_host_node_set_params(exec, node, &host(&params.get()?)?)
+    fn hipGraphExecBatchMemOpNodeSetParams(exec: usize, node: usize, params: In<BatchMemOpNodeParams>) {
+        let params = batch(&params.get()?)?;
+        change(
+            exec,
+            node,
+            |exec, node| cu::graph_exec_batch_mem_op_node_set_params(exec, node, &params),
+            |node| cu::graph_batch_mem_op_node_set_params(node, &params),
+        )
     }
-    fn hipGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) { cu::graph_exec_child_graph_node_set_params(exec, node, child) }
+    fn hipDrvGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: In<DrvMemcpy3D>, _context: usize) {
+        exec_copy(exec, node, &driver_copy(&params.get()?)?)
+    }
+    fn hipDrvGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: In<MemsetParams>, _context: usize) {
+        exec_memset(exec, node, &params.get()?)
+    }
+    fn hipGraphExecHostNodeSetParams(exec: usize, node: usize, params: In<HostNodeParams>) {
+        exec_host(exec, node, &params.get()?)
+    }
+    fn hipGraphExecChildGraphNodeSetParams(exec: usize, node: usize, child: usize) { exec_child(exec, node, child) }
     fn hipGraphExecEventRecordNodeSetEvent(exec: usize, node: usize, handle: usize) {
-        cu::graph_exec_event_record_node_set_event(exec, node, event(handle)?)
+        exec_record(exec, node, handle)
     }
     fn hipGraphExecEventWaitNodeSetEvent(exec: usize, node: usize, handle: usize) {
-        cu::graph_exec_event_wait_node_set_event(exec, node, event(handle)?)
+        exec_wait(exec, node, handle)
     }
-    fn hipGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) { cu::graph_node_set_enabled(exec, node, is_enabled) }
+    fn hipGraphNodeSetEnabled(exec: usize, node: usize, is_enabled: u32) { graph_rows::set_enabled(exec, node, is_enabled) }
     fn hipGraphNodeGetEnabled(exec: usize, node: usize, out: Out<u32>) {
         out.check()?;
-        out.set(got(|is_enabled| cu::graph_node_get_enabled(exec, node, is_enabled))?)
+        out.set(graph_rows::get_enabled(exec, node)?)
     }
     fn hipGraphAddNode(out: Out<usize>, graph: usize, deps: In<usize>, count: usize, params: In<GraphNodeParams>) {
         add_node(Place::new(out, graph, deps, count), &params.get()?, params.address())

@@ -94,6 +94,14 @@ impl Handles {
         removed.map(drop).ok_or(HipError::INVALID_HANDLE)
     }
 
+    /// Ends the life of all handles of a device that is reset.
+    pub(super) fn forget_device(&self, device: usize) {
+        if let Some(live) = self.live.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            live.retain(|_, owner| *owner != device);
+        }
+        advance_generation();
+    }
+
     /// The device of a live handle. Fails with `hipErrorInvalidHandle`.
     #[inline]
     pub(super) fn device(&self, handle: usize) -> HipResult<usize> {

@@ -18,6 +18,11 @@ fn architecture(id: &[u8]) -> Option<u32> {
     digits.parse().ok()
 }
 
+/// Whether code is compiled, and not text.
+pub(super) fn is_elf(code: &[u8]) -> bool {
+    code.starts_with(ELF_MAGIC)
+}
+
 /// The code for a device of compute capability `capability` (90 for 9.0) in `image`, terminated as the driver wants
 /// text to be. Fails with `hipErrorNoBinaryForGpu` where there is none.
 pub(super) fn find_code(image: &[u8], capability: u32) -> HipResult<Vec<u8>> {

@@ -81,6 +81,13 @@ fn function(handle: usize, index: usize) -> HipResult<usize> {
     with_device(index, || module::function(module, &kernel.name, 0))
 }
 
+/// Forgets what was loaded on a device that is reset: it is loaded again when the device needs it.
+pub(super) fn forget_device(index: usize) {
+    for library in LIBRARIES.all() {
+        lock(&library.modules).remove(&index);
+    }
+}
+
 cuda_api! {
     fn hipLibraryLoadData(out: Out<usize>, image: usize, _jit: usize, _jit_values: usize, _jit_count: u32, _options: usize, _values: usize, _count: u32) {
         out.check()?;
@@ -106,6 +113,18 @@ cuda_api! {
         out.check()?;
         let module = resolve(library)?.module(current_index())?;
         out.set(got(|count| cu::module_get_function_count(count, module))?)
+    }
+    fn hipLibraryEnumerateKernels(out: Out<usize>, count: u32, library: usize) {
+        out.check()?;
+        let module = resolve(library)?.module(current_index())?;
+        let kernels = module::functions(module, count)?.into_iter().map(|function| kernel_handle(library, module::name_of(function)?));
+        out.set_array(&kernels.collect::<HipResult<Vec<_>>>()?)
+    }
+    fn hipLibraryGetManaged(address: Out<usize>, len_bytes: Out<usize>, library: usize, name: InStr) {
+        let (storage, size) = super::managed::find(resolve(library)?.module(current_index())?, name.get()?)?;
+        address.set_if_given(storage);
+        len_bytes.set_if_given(size);
+        Ok(())
     }
     fn hipLibraryGetGlobal(address: Out<usize>, len_bytes: Out<usize>, library: usize, name: InStr) {
         let (mut base, mut size) = (0, 0);

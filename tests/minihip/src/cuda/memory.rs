@@ -33,8 +33,19 @@ const HOST_POINTER: i32 = 4;
 pub(super) const IS_MANAGED: i32 = 8;
 const DEVICE_ORDINAL: i32 = 9;
 
-/// Flags of live pinned allocations, as the program gave them.
-static PINNED: Mutex<Option<HashMap<usize, u32>>> = Mutex::new(None);
+/// Flags of live pinned allocations, as the program gave them, and the device each was made for.
+static PINNED: Mutex<Option<HashMap<usize, (u32, usize)>>> = Mutex::new(None);
+
+fn pinned_flags(address: usize) -> Option<u32> {
+    lock(&PINNED).as_ref()?.get(&address).map(|found| found.0)
+}
+
+/// Forgets the pinned memory of a device that is reset.
+pub(super) fn forget_device(index: usize) {
+    if let Some(pinned) = lock(&PINNED).as_mut() {
+        pinned.retain(|_, (_, device)| *device != index);
+    }
+}
 
 /// One attribute of a pointer. `T` must be the type the attribute has.
 pub(super) fn pointer_attribute<T: Default>(attribute: i32, address: usize) -> HipResult<T> {
@@ -57,7 +68,7 @@ fn host_malloc(out: Out<usize>, len_bytes: usize, flags: u32) -> HipResult {
         return out.set(0);
     }
     let address = got(|address| cu::mem_host_alloc(address, len_bytes, PORTABLE_MAPPED | flags & WRITE_COMBINED))?;
-    lock(&PINNED).get_or_insert_default().insert(address, flags);
+    lock(&PINNED).get_or_insert_default().insert(address, (flags, current_index()));
     out.set(address)
 }
 
@@ -80,7 +91,7 @@ fn attributes_of(address: usize) -> Option<PointerAttributes> {
     let memory_type: u32 = pointer_attribute(MEMORY_TYPE, address).ok()?;
     let is_managed = pointer_attribute::<u8>(IS_MANAGED, address).is_ok_and(|managed| managed != 0);
     let on_host = memory_type == super::abi::HOST || is_managed;
-    let flags = lock(&PINNED).as_ref().and_then(|pinned| pinned.get(&address).copied());
+    let flags = pinned_flags(address);
     Some(PointerAttributes {
         memory_type: if is_managed { 3 } else { memory_type as i32 },
         device: pointer_attribute(DEVICE_ORDINAL, address).unwrap_or(0),
@@ -182,8 +193,7 @@ cuda_api! {
     }
     fn hipHostGetFlags(out: Out<u32>, host: usize) {
         out.check()?;
-        let known = lock(&PINNED).as_ref().and_then(|pinned| pinned.get(&host).copied());
-        match known {
+        match pinned_flags(host) {
             Some(flags) => out.set(flags),
             None => out.set(got(|flags| cu::mem_host_get_flags(flags, host))?),
         }
@@ -247,10 +257,18 @@ cuda_api! {
         }
         cu::mem_range_get_attribute(data.address(), data_bytes, attribute, address, len_bytes)
     }
-    fn hipDeviceReset() {
-        cu::ctx_synchronize()?;
-        let index = current_index();
-        super::fat_binary::forget_device(index)?;
-        cu::primary_ctx_reset(super::context::device_at(index)?.id)
+    fn hipMemRangeGetAttributes(data: In<usize>, sizes: In<usize>, attributes: In<i32>, count: usize, address: usize, len_bytes: usize) {
+        cu::mem_range_get_attributes(data.address(), sizes.address(), attributes.address(), count, address, len_bytes)
+    }
+    fn hipMemPrefetchBatchAsync(addresses: In<usize>, sizes: In<usize>, count: usize, locations: In<MemLocation>, indices: In<usize>, location_count: usize, flags: u64, stream: usize) {
+        let locations = locations.array(location_count)?;
+        on(stream, |stream| cu::mem_prefetch_batch_async(addresses.address(), sizes.address(), count, locations.as_ptr() as usize, indices.address(), location_count, flags, stream))
+    }
+    fn hipMemDiscardBatchAsync(addresses: In<usize>, sizes: In<usize>, count: usize, flags: u64, stream: usize) {
+        on(stream, |stream| cu::mem_discard_batch_async(addresses.address(), sizes.address(), count, flags, stream))
+    }
+    fn hipMemDiscardAndPrefetchBatchAsync(addresses: In<usize>, sizes: In<usize>, count: usize, locations: In<MemLocation>, indices: In<usize>, location_count: usize, flags: u64, stream: usize) {
+        let locations = locations.array(location_count)?;
+        on(stream, |stream| cu::mem_discard_and_prefetch_batch_async(addresses.address(), sizes.address(), count, locations.as_ptr() as usize, indices.address(), location_count, flags, stream))
     }
 }

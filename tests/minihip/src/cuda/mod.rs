@@ -1,8 +1,9 @@
 //! The `cuda` backend (`MINIHIP_BACKEND=cuda`): HIP's C ABI over the CUDA driver API, for machines with NVIDIA GPUs.
 //!
 //! Each entry point of this library asks its [`Hook`] first: with this backend it goes to the function of the same name
-//! in one of the tables here, to the common implementation where no device is involved ([`SHARED`]), or it answers
-//! `hipErrorNotSupported`. Handles are the driver's own; memory and streams are real.
+//! in one of the tables here, to the common implementation where no device is involved or which asks this backend itself
+//! ([`SHARED`]), or it answers `hipErrorNotSupported`. Handles are the driver's own unless said otherwise; memory and streams
+//! are real.
 //!
 //! Where HIP and CUDA differ, HIP's behaviour is what a program gets:
 //!
@@ -24,10 +25,19 @@
 //! | pointers of pageable memory | an error | success with type "unregistered" | [`memory`] |
 //! | device memory shown by a copy's kind | the struct must name the right kind | any kind, found by the address | [`copy`] |
 //! | graph node parameters of kernels | a `CUfunction` | a host stub or a function, returned as given | [`graph`] |
+//! | copies of bytes in a row and arrays | arrays of one dimension only | any array, row after row | [`array`] |
+//! | arrays | handles nobody checks | handles of ours, checked | [`array`] |
+//! | texture references | gone with their kernels | a texture object behind the module's variable | [`texture`] |
+//! | executable graphs whose copies of several rows change | an error | made anew from a clone | [`graph_rows`] |
+//! | shares of shares of compute units | an error | split by way of a green context | [`execution_context`] |
+//! | managed variables | an attribute of PTX | a pointer, and `NAME$managed` with what it starts as | [`managed`] |
+//! | a process that opens a handle of its own | an error, which one depends | `hipErrorInvalidContext` | [`ipc`] |
+//! | a reset device | its context is gone from every thread | made anew by the next call | [`context`] |
 //! | error numbers | | a table of the differences | [`error`] |
 
 mod abi;
 mod address_space;
+pub(crate) mod array;
 mod attributes;
 mod capture;
 mod context;
@@ -36,22 +46,28 @@ mod device;
 mod driver;
 mod error;
 mod event;
+mod execution_context;
 mod fat_binary;
 mod fill;
 mod graph;
 mod graph_exec;
+mod graph_rows;
 mod handles;
 mod image;
+mod ipc;
 mod launch;
 mod library;
+mod link;
+mod managed;
 mod memory;
 mod module;
 mod pool;
 mod properties;
 mod stream;
+pub(crate) mod texture;
 mod vmm;
 
-pub(crate) use fat_binary::{register, register_function, register_variable, unregister};
+pub(crate) use fat_binary::{register, register_function, register_managed, register_variable, unregister};
 pub(crate) use module::{kernel_name, kernel_name_of_host};
 pub(crate) use stream::device_of as stream_device;
 
@@ -90,16 +106,20 @@ macro_rules! cuda_api {
 use cuda_api;
 
 static TABLES: &[&[Entry]] = &[
+    array::TABLE,
     capture::TABLE,
     context::TABLE,
     copy::TABLE,
     device::TABLE,
     event::TABLE,
+    execution_context::TABLE,
     fill::TABLE,
     graph::TABLE,
     graph_exec::TABLE,
+    ipc::TABLE,
     launch::TABLE,
     library::TABLE,
+    link::TABLE,
     memory::TABLE,
     module::TABLE,
     pool::TABLE,
@@ -107,15 +127,22 @@ static TABLES: &[&[Entry]] = &[
     vmm::TABLE,
 ];
 
-/// Entry points whose common implementation involves no device.
+/// Entry points whose common implementation involves no device, or asks this backend for what does.
 const SHARED: &[&str] = &[
     "__hipPopCallConfiguration",
     "__hipPushCallConfiguration",
+    "hipArray3DGetDescriptor",
+    "hipArrayGetDescriptor",
+    "hipArrayGetInfo",
     "hipConfigureCall",
+    "hipCreateSurfaceObject",
+    "hipCreateTextureObject",
     "hipCtxGetCacheConfig",
     "hipCtxGetSharedMemConfig",
     "hipCtxSetCacheConfig",
     "hipCtxSetSharedMemConfig",
+    "hipDestroySurfaceObject",
+    "hipDestroyTextureObject",
     "hipDeviceGetCacheConfig",
     "hipDeviceGetSharedMemConfig",
     "hipDeviceSetCacheConfig",
@@ -126,12 +153,51 @@ const SHARED: &[&str] = &[
     "hipExtDisableLogging",
     "hipExtEnableLogging",
     "hipExtSetLoggingParams",
+    "hipFreeArray",
+    "hipFreeMipmappedArray",
+    "hipGetChannelDesc",
     "hipGetDriverEntryPoint",
     "hipGetDriverEntryPoint_spt",
+    "hipGetMipmappedArrayLevel",
     "hipGetProcAddress",
     "hipGetProcAddress_spt",
+    "hipGetTextureObjectResourceDesc",
+    "hipGetTextureObjectResourceViewDesc",
+    "hipGetTextureObjectTextureDesc",
+    "hipModuleGetTexRef",
+    "hipProfilerStart",
+    "hipProfilerStop",
     "hipRuntimeGetVersion",
     "hipSetupArgument",
+    "hipTexObjectCreate",
+    "hipTexObjectGetResourceDesc",
+    "hipTexObjectGetResourceViewDesc",
+    "hipTexObjectGetTextureDesc",
+    "hipTexRefGetAddress",
+    "hipTexRefGetAddressMode",
+    "hipTexRefGetArray",
+    "hipTexRefGetBorderColor",
+    "hipTexRefGetFilterMode",
+    "hipTexRefGetFlags",
+    "hipTexRefGetFormat",
+    "hipTexRefGetMaxAnisotropy",
+    "hipTexRefGetMipMappedArray",
+    "hipTexRefGetMipmapFilterMode",
+    "hipTexRefGetMipmapLevelBias",
+    "hipTexRefGetMipmapLevelClamp",
+    "hipTexRefSetAddress",
+    "hipTexRefSetAddress2D",
+    "hipTexRefSetAddressMode",
+    "hipTexRefSetArray",
+    "hipTexRefSetBorderColor",
+    "hipTexRefSetFilterMode",
+    "hipTexRefSetFlags",
+    "hipTexRefSetFormat",
+    "hipTexRefSetMaxAnisotropy",
+    "hipTexRefSetMipmapFilterMode",
+    "hipTexRefSetMipmapLevelBias",
+    "hipTexRefSetMipmapLevelClamp",
+    "hipTexRefSetMipmappedArray",
 ];
 
 /// Whether this backend was asked for.
@@ -209,6 +275,16 @@ pub(crate) fn not_supported(name: &'static str) -> i32 {
     api::enter(name, || Err(HipError::NOT_SUPPORTED))
 }
 
+/// Forgets everything that was made on a device that is about to be reset.
+fn forget_device(index: usize) -> HipResult {
+    handles::STREAMS.forget_device(index);
+    handles::EVENTS.forget_device(index);
+    library::forget_device(index);
+    module::forget_device(index);
+    memory::forget_device(index);
+    fat_binary::forget_device(index)
+}
+
 /// Runs an entry point's body with the thread's device current.
 #[inline]
 pub(crate) fn enter(name: &'static str, body: impl FnOnce() -> HipResult) -> i32 {
@@ -238,6 +314,6 @@ mod tests {
         assert!(matches!(Hook::new("hipGetDevice").target::<GetDevice>(), Target::Own(_)));
         assert!(matches!(Hook::new("hipGetDevice").target::<extern "C" fn(i32) -> i32>(), Target::Missing));
         assert!(matches!(Hook::new("hipRuntimeGetVersion").target::<GetDevice>(), Target::Shared));
-        assert!(matches!(Hook::new("hipCreateTextureObject").target::<GetDevice>(), Target::Missing));
+        assert!(matches!(Hook::new("hipImportExternalMemory").target::<GetDevice>(), Target::Missing));
     }
 }

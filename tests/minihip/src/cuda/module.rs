@@ -1,11 +1,11 @@
 //! Modules, their functions and occupancy.
 
-use super::context::{current, current_index};
+use super::context::{capability, current_index};
 use super::driver::{self as cu, got};
 use super::handles::advance_generation;
-use super::{cuda_api, fat_binary, image};
-use crate::abi::FuncAttributes;
-use crate::api::{InStr, Out};
+use super::{cuda_api, fat_binary, image, managed};
+use crate::abi::{DrvLaunchConfig, FuncAttributes, LaunchConfig};
+use crate::api::{In, InStr, Out};
 use crate::error::{HipError, HipResult};
 use crate::module::image_at;
 use std::collections::HashMap;
@@ -14,8 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `..._MINOR`.
-const CAPABILITY: [i32; 2] = [75, 76];
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES` and `..._MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const STATIC_SHARED: i32 = 1;
 const MAX_DYNAMIC_SHARED: i32 = 8;
@@ -28,6 +26,8 @@ const RELAXED: i32 = 2;
 #[derive(Debug)]
 pub(super) struct Function {
     module: usize,
+    /// Index of its device.
+    device: usize,
     /// The host stub it was found by, 0 for a module's function.
     pub(super) host: usize,
     /// Offset and size in bytes of each parameter.
@@ -58,10 +58,12 @@ pub(super) fn relaxed<R>(body: impl FnOnce() -> HipResult<R>) -> HipResult<R> {
 
 /// Loads the code for the current device in `image`.
 pub(super) fn load(image: &[u8]) -> HipResult<usize> {
-    let device = current()?.id;
-    let [major, minor] = CAPABILITY.map(|attribute| got(|value| cu::device_get_attribute(value, attribute, device)));
-    let code = image::find_code(image, (major? * 10 + minor?).unsigned_abs())?;
-    got(|module| cu::module_load_data(module, code.as_ptr(), 0, std::ptr::null(), std::ptr::null()))
+    let code = image::find_code(image, capability()?)?;
+    let module = got(|module| cu::module_load_data(module, code.as_ptr(), 0, std::ptr::null(), std::ptr::null()))?;
+    managed::make(module, &code).inspect_err(|_| {
+        let _ = unload(module);
+    })?;
+    Ok(module)
 }
 
 /// Function `name` of a module, known from now on. Fails with `hipErrorNotFound`.
@@ -76,7 +78,7 @@ pub(super) fn function(module: usize, name: &CStr, host: usize) -> HipResult<usi
     while cu::func_get_param_info(function, parameters.len(), &mut offset, &mut len_bytes).is_ok() {
         parameters.push((offset, len_bytes));
     }
-    let entry = Arc::new(Function { module, host, parameters, static_shared });
+    let entry = Arc::new(Function { module, device: current_index(), host, parameters, static_shared });
     FUNCTIONS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(function, entry);
     if static_shared > UNASKED_SHARED_BYTES - LARGE_SHARED_BYTES {
         ask_for_shared(function, static_shared)?;
@@ -107,6 +109,34 @@ pub(super) fn allow_shared(function: usize, dynamic_bytes: u32) -> HipResult {
     known(function).map_or(Ok(()), |known| ask_for_shared(function, known.static_shared))
 }
 
+/// Functions of a module, as many as there are and at most `count`.
+pub(super) fn functions(module: usize, count: u32) -> HipResult<Vec<usize>> {
+    let count = count.min(got(|all| cu::module_get_function_count(all, module))?);
+    let mut functions = vec![0; count as usize];
+    cu::module_enumerate_functions(functions.as_mut_ptr(), count, module)?;
+    // By their names, so that each is known from now on.
+    functions.into_iter().map(|found| function(module, name_of(found)?, 0)).collect()
+}
+
+/// The name of a function, which lives as long as its module.
+pub(super) fn name_of<'a>(function: usize) -> HipResult<&'a CStr> {
+    let name = got(|name| cu::func_get_name(name, function))?;
+    // SAFETY: the driver gave a terminated string, which lives as long as the function's module; callers use it at once.
+    if name == 0 { Err(HipError::NOT_FOUND) } else { Ok(unsafe { CStr::from_ptr(name as *const c_char) }) }
+}
+
+/// A launch's sizes and attributes as the driver has them, which counts shared memory in 32 bits.
+fn launch_config(config: &LaunchConfig) -> HipResult<DrvLaunchConfig> {
+    Ok(DrvLaunchConfig {
+        grid: config.grid,
+        block: config.block,
+        shared_bytes: u32::try_from(config.shared_bytes).map_err(|_| HipError::INVALID_VALUE)?,
+        stream: config.stream,
+        attributes: config.attributes,
+        attribute_count: config.attribute_count,
+    })
+}
+
 /// Ends a module and its functions.
 pub(super) fn unload(module: usize) -> HipResult {
     if module == 0 {
@@ -116,7 +146,17 @@ pub(super) fn unload(module: usize) -> HipResult {
         functions.retain(|_, function| function.module != module);
     }
     advance_generation();
+    crate::texture_reference::forget_module(module);
+    managed::forget(module)?;
     cu::module_unload(module)
+}
+
+/// Forgets the functions of a device that is reset.
+pub(super) fn forget_device(index: usize) {
+    if let Some(functions) = FUNCTIONS.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        functions.retain(|_, function| function.device != index);
+    }
+    advance_generation();
 }
 
 /// The function of the current device that a handle or a host stub names. Fails with `hipErrorInvalidDeviceFunction`.
@@ -212,6 +252,20 @@ cuda_api! {
     fn hipModuleGetFunctionCount(out: Out<u32>, module: usize) {
         out.check()?;
         out.set(got(|count| cu::module_get_function_count(count, module))?)
+    }
+    fn hipModuleEnumerateFunctions(out: Out<usize>, count: u32, module: usize) {
+        out.check()?;
+        out.set_array(&functions(module, count)?)
+    }
+    fn hipOccupancyMaxPotentialClusterSize(out: Out<i32>, host: usize, config: In<LaunchConfig>) {
+        out.check()?;
+        let (function, config) = (named(host)?, launch_config(&config.get()?)?);
+        out.set(got(|size| cu::occupancy_cluster_size(size, function, &config))?)
+    }
+    fn hipOccupancyMaxActiveClusters(out: Out<i32>, host: usize, config: In<LaunchConfig>) {
+        out.check()?;
+        let (function, config) = (named(host)?, launch_config(&config.get()?)?);
+        out.set(got(|count| cu::occupancy_clusters(count, function, &config))?)
     }
     fn hipModuleGetGlobal(address: Out<usize>, len_bytes: Out<usize>, module: usize, name: InStr) {
         if !address.is_given() && !len_bytes.is_given() {

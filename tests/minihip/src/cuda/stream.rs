@@ -118,6 +118,7 @@ cuda_api! {
         if let Some(known) = lock(&PRIORITIES).as_mut() {
             known.remove(&handle);
         }
+        super::execution_context::forget_stream(handle);
         cu::stream_destroy(handle)
     }
     fn hipStreamQuery(handle: usize) { on(handle, cu::stream_query) }

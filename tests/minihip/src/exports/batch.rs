@@ -21,19 +21,19 @@ const DEFAULT: i32 = 4;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
-    kind: i32,
-    target: usize,
+    pub(crate) kind: i32,
+    pub(crate) target: usize,
     /// A pointer's row length and layer height in elements, or an array's offset and half of a location.
-    numbers: [usize; 3],
+    pub(crate) numbers: [usize; 3],
 }
 
 /// `hipMemcpy3DBatchOp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VolumeOp {
-    src: Operand,
-    dst: Operand,
-    extent: Extent,
+    pub(crate) src: Operand,
+    pub(crate) dst: Operand,
+    pub(crate) extent: Extent,
     access_order: i32,
     flags: u32,
 }

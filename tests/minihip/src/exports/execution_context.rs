@@ -12,7 +12,7 @@ use crate::stream::{self, DefaultStream};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupParams {
-    units: u32,
+    pub(crate) units: u32,
     coscheduled: u32,
     preferred_coscheduled: u32,
     flags: u32,

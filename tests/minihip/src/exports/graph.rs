@@ -172,7 +172,7 @@ fn batch_ops(params: &BatchMemOpNodeParams) -> HipResult<NodeOp> {
 }
 
 /// Bytes of a kernel node's attribute: those of the union's member that it names.
-fn attribute_bytes(attribute: i32) -> HipResult<usize> {
+pub(crate) fn attribute_bytes(attribute: i32) -> HipResult<usize> {
     match attribute {
         // Access policy window, cooperative, synchronisation policy, cluster dimension, cluster scheduling, priority, memory
         // synchronisation domain map and domain.

@@ -8,7 +8,7 @@ use crate::event;
 use crate::memory::{self, MemoryKind};
 
 /// `hipIpcMemHandle_t` and `hipIpcEventHandle_t`: 64 bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub(crate) struct IpcHandle {
     magic: u64,

@@ -24,7 +24,12 @@ mod texture;
 mod texture_reference;
 mod vmm;
 
+pub(crate) use batch::{Operand, VolumeOp};
 pub(crate) use copy::{MemcpyAttributes, Plan};
+pub(crate) use execution_context::GroupParams;
+pub(crate) use graph::attribute_bytes;
+pub(crate) use ipc::IpcHandle;
+pub(crate) use texture::{describe_to_driver, texture_to_driver};
 
 /// What the weak functions behind unimplemented names call (they are generated when the library is linked).
 ///

@@ -311,10 +311,12 @@ pub(crate) extern "C" fn __hipRegisterVar(
 /// `__hipRegisterTexture` and `__hipRegisterSurface`: a variable of 8 bytes, found by the host's like others.
 fn register_image(name: &'static str, binary: usize, host: usize, device: InStr) {
     crate::api::enter(name, || {
+        let (name, len_bytes) = (device.get()?, size_of::<usize>());
         if cuda::is_active() {
-            return Err(HipError::NOT_SUPPORTED);
+            cuda::register_variable(binary, host, name, len_bytes);
+        } else {
+            fat_binary::register_variable(binary, host, name, len_bytes);
         }
-        fat_binary::register_variable(binary, host, device.get()?, size_of::<usize>());
         Ok(())
     });
 }
@@ -357,11 +359,12 @@ pub(crate) extern "C" fn __hipRegisterManagedVar(
     _align: u32,
 ) {
     crate::api::enter("__hipRegisterManagedVar", || {
-        if cuda::is_active() {
-            // Device code would need the address patched into its pointer variable before the module is loaded.
-            return Err(HipError::NOT_SUPPORTED);
-        }
-        let storage = fat_binary::register_managed(binary, pointer.address(), name.get()?, &initial.array(len_bytes)?)?;
+        let (host, name, initial) = (pointer.address(), name.get()?, initial.array(len_bytes)?);
+        let storage = if cuda::is_active() {
+            cuda::register_managed(binary, host, name, &initial)?
+        } else {
+            fat_binary::register_managed(binary, host, name, &initial)?
+        };
         pointer.set(storage)
     });
 }

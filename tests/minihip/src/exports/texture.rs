@@ -97,7 +97,8 @@ fn describe(resource: &Resource) -> HipResult<ResourceDesc> {
     }
 }
 
-fn describe_to_driver(resource: &Resource) -> DrvResourceDesc {
+/// A resource as the driver interface describes it.
+pub(crate) fn describe_to_driver(resource: &Resource) -> DrvResourceDesc {
     let mut desc = DrvResourceDesc::default();
     let (kind, first) = match *resource {
         Resource::Array(handle) => (ARRAY, handle),
@@ -137,7 +138,8 @@ pub(crate) fn driver_texture(desc: &DrvTextureDesc) -> TextureDesc {
     }
 }
 
-fn texture_to_driver(texture: &TextureDesc) -> DrvTextureDesc {
+/// A texture as the driver interface describes it.
+pub(crate) fn texture_to_driver(texture: &TextureDesc) -> DrvTextureDesc {
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     DrvTextureDesc {
         address_mode: texture.address_mode,

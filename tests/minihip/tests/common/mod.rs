@@ -191,6 +191,15 @@ pub(crate) fn hip() -> (&'static Hip, MutexGuard<'static, ()>) {
 
 #[allow(dead_code, reason = "not all used by every test program")]
 impl Hip {
+    /// An entry point that is not in the list above.
+    ///
+    /// # Safety
+    /// `Call` is the prototype of `name`.
+    pub(crate) unsafe fn symbol<Call: Copy>(&self, name: &str) -> Call {
+        // SAFETY: the caller's promise.
+        *unsafe { self.0.get::<Call>(name.as_bytes()) }.expect("exported")
+    }
+
     /// Device memory.
     pub(crate) fn device(&self, len: usize) -> usize {
         let mut address = 0;
