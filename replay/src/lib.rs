@@ -41,6 +41,7 @@ pub mod runtime;
 pub(crate) mod slots;
 pub mod stage;
 pub mod summary;
+pub mod survey;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;
