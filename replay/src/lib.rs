@@ -23,6 +23,8 @@ pub mod driver;
 pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
+#[doc(hidden)]
+pub mod large_pages;
 pub(crate) mod launched;
 #[doc(hidden)]
 pub mod measure;
