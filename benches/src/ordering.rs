@@ -2,6 +2,7 @@
 //! worker, and planning, against the targets of the ordering engine.
 //!
 //! usage: hrr-bench-ordering [EVENTS [edges|plan|replay]]
+//!        hrr-bench-ordering chain ARCHIVE    how long the archive's order alone makes a replay, in calls
 //! Plans and replays synthetic archives on a runtime whose calls do nothing (`libhrr_null_hip.so`, beside this program).
 
 use std::error::Error;
@@ -9,14 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hrr_benches::chain::chains;
 use hrr_benches::synthetic::{Shape, write_archive};
 use hrr_format::archive::Archive;
 use hrr_replay::measure::Hands;
 use hrr_replay::runtime::Runtime;
 use hrr_replay::{OrderMode, ReplayOptions, measure, replay};
 
+/// As in `hrr-playback`.
+#[global_allocator]
+static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages::new();
+
 fn main() -> Result<(), Box<dyn Error>> {
     let events = match std::env::args().nth(1) {
+        Some(text) if text == "chain" => return chain(std::env::args().nth(2).as_deref()),
         Some(text) => text.parse()?,
         None => 500_000,
     };
@@ -45,6 +52,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         replays(&mut table, &at_lanes, &runtime, events);
     }
     print!("{}", table.text);
+    Ok(())
+}
+
+/// Prints how many calls the longest chain in capture order has, against the thread that made most: of all calls, and of
+/// launches alone.
+fn chain(archive: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let archive = Archive::open(Path::new(archive.ok_or("which archive?")?))?;
+    let launches = |name: &str| f64::from(u8::from(name.contains("Launch")));
+    for (what, found) in [("calls", chains(&archive, |_| 1.0)), ("launches", chains(&archive, launches))] {
+        println!(
+            "{what}: the longest chain in capture order has {:.0}, the busiest thread made {:.0}: {:.3}",
+            found.longest_ns,
+            found.busiest_ns,
+            found.ratio()
+        );
+    }
     Ok(())
 }
 

@@ -51,6 +51,7 @@
 pub mod abi;
 pub mod archive;
 pub mod archive_writer;
+mod behind;
 pub mod blob_store;
 pub mod catalogue;
 pub mod code_object;

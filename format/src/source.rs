@@ -35,6 +35,16 @@ pub(crate) enum Bytes {
     Put(Vec<u8>),
 }
 
+impl Bytes {
+    /// The mapping of a file that these bytes are, whose pages can be had again from the file.
+    pub(crate) fn file_mapping(&self) -> Option<&Mmap> {
+        match self {
+            Bytes::Mapped(map) | Bytes::Unpacked(WholeFile::File(map)) => Some(map),
+            Bytes::Unpacked(WholeFile::Memory(_)) | Bytes::Put(_) => None,
+        }
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
 

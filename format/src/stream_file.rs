@@ -28,6 +28,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::behind::Behind;
 use crate::record::{Record, RecordError, marker};
 use crate::source::{Bytes, Source};
 
@@ -263,7 +264,8 @@ impl StreamFile {
 
     /// The records from the first on.
     pub fn records(&self) -> Records<'_> {
-        Records { bytes: &self.bytes, at: HEADER_BYTES, damage: None }
+        let behind = self.bytes.file_mapping().map(Behind::of);
+        Records { bytes: &self.bytes, at: HEADER_BYTES, damage: None, behind }
     }
 
     /// Goes over all records and their sections, which the iterators over them leave out from the first damaged one on.
@@ -271,11 +273,20 @@ impl StreamFile {
     /// # Errors
     /// The first damage.
     pub fn check(&self) -> Result<(), Damage> {
+        self.check_each(|_| ())
+    }
+
+    /// The same, and gives each record that is whole.
+    ///
+    /// # Errors
+    /// The first damage, which ends it.
+    pub fn check_each(&self, mut whole: impl FnMut(&Record<'_>)) -> Result<(), Damage> {
         let mut records = self.records();
         while let Some(record) = records.next() {
             if let Some(error) = record.sections().find_map(Result::err) {
                 return Err(Damage { offset_bytes: (records.offset() - record.len_bytes()) as u64, error });
             }
+            whole(&record);
         }
         records.damage().map_or(Ok(()), |damage| Err(damage.clone()))
     }
@@ -314,18 +325,20 @@ fn in_order(bytes: &[u8], part_bytes: usize) -> (Vec<u8>, bool) {
     (put, wrapped)
 }
 
-/// Iterator over the records of a stream, pads left out.
+/// Iterator over the records of a stream, pads left out. Pages of a mapped file that were read are given back on the way,
+/// so that going over an archive takes little memory however long it is.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
     damage: Option<Damage>,
+    behind: Option<Behind<'a>>,
 }
 
 impl<'a> Records<'a> {
     /// Iterates over bare record bytes; offsets count from the start of `bytes`.
     pub fn over(bytes: &'a [u8]) -> Self {
-        Records { bytes, at: 0, damage: None }
+        Records { bytes, at: 0, damage: None, behind: None }
     }
 
     /// Offset in the file of the record that `next` will look at.
@@ -346,6 +359,9 @@ impl<'a> Iterator for Records<'a> {
         loop {
             if self.damage.is_some() {
                 return None;
+            }
+            if let Some(behind) = &mut self.behind {
+                behind.read_to(self.at);
             }
             match Record::parse(self.bytes.get(self.at..)?) {
                 Ok(Some(record)) => {

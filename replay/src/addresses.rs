@@ -7,11 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use hrr_format::archive::Archive;
-use hrr_format::catalogue::{Api, Role};
-
-use crate::plan::bounds::MAX_ALLOCATION_BYTES;
-use crate::plan::lower::{RecordInputs, out_bytes, word_at};
+use crate::survey::{Allocations, Survey};
 
 /// Granularity of what is reserved, in bytes.
 const GRANULE_BYTES: u64 = crate::placement::BLOCK_BYTES;
@@ -26,9 +22,9 @@ pub struct RecordedAddresses {
 }
 
 impl RecordedAddresses {
-    /// Finds the device allocations of an archive and reserves their addresses, as far as this process has nothing there.
-    pub fn reserve(archive: &Archive) -> Self {
-        let allocations = allocations(archive);
+    /// Reserves the addresses of an archive's device allocations, as far as this process has nothing there.
+    pub fn reserve(survey: &Survey) -> Self {
+        let allocations = survey.allocations.clone();
         let mut held = Held::default();
         for (start, end) in joined(&allocations.found, GRANULE_BYTES) {
             if !held.take(start, end) {
@@ -135,60 +131,6 @@ fn joined(found: &[(u64, u64, i32)], granule_bytes: u64) -> Vec<(u64, u64)> {
         }
     }
     joined
-}
-
-/// What the archive allocates on devices.
-#[derive(Debug, Default)]
-struct Allocations {
-    /// See [`RecordedAddresses::allocations`].
-    found: Vec<(u64, u64, i32)>,
-    /// See [`RecordedAddresses::is_exported`].
-    exported: Vec<u64>,
-    /// See [`RecordedAddresses::device_is_reset`].
-    reset: bool,
-    /// Addresses that the program reserved: start and end.
-    reserved: Vec<(u64, u64)>,
-}
-
-fn allocations(archive: &Archive) -> Allocations {
-    let (mut found, mut exported, mut reset, mut reserved) = (Vec::new(), Vec::new(), false, Vec::new());
-    let set_device = Api::by_name("hipSetDevice").map(|api| api.id);
-    for stream in archive.streams() {
-        let mut device = 0;
-        for record in stream.records() {
-            let Some(api) = archive.row_of(&record) else { continue };
-            if record.ret() != 0 {
-                continue;
-            }
-            if Some(api.id) == set_device {
-                device = record.word(0) as u32 as i32;
-            }
-            if api.name == "hipIpcGetMemHandle" {
-                exported.push(record.word(1));
-            }
-            reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";
-            if api.name == "hipMemAddressReserve" {
-                let base = word_at(out_bytes(&record, 0).unwrap_or_default(), 0);
-                reserved.push((base, base.saturating_add(record.word(1))));
-            }
-            if !crate::placement::is_placed_api(api) {
-                continue;
-            }
-            let memory = api.params.iter().enumerate().find_map(|(number, param)| match param.role {
-                Role::NewDevice(size) | Role::NewPitched(size) => Some((number as u8, size)),
-                _ => None,
-            });
-            let Some((number, size)) = memory else { continue };
-            let bytes = out_bytes(&record, number).unwrap_or_default();
-            let size_bytes = size.value(&RecordInputs { api, record: &record, fields: bytes });
-            let (base, size_bytes) = (word_at(bytes, 0), size_bytes.unwrap_or(0));
-            // Beyond these no address can be one of a device's.
-            if base != 0 && base < MAX_ALLOCATION_BYTES << 1 && size_bytes <= MAX_ALLOCATION_BYTES {
-                found.push((base, size_bytes, device));
-            }
-        }
-    }
-    Allocations { found, exported, reset, reserved }
 }
 
 #[cfg(test)]

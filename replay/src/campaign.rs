@@ -35,6 +35,7 @@ use crate::run::watchdog::Watch;
 use crate::run::worker::Settings;
 use crate::run::{Failure, Sequence, Shared, start};
 use crate::runtime::Runtime;
+use crate::survey::Survey;
 use crate::topology::{self, Placement};
 use crate::trace::taken::RunTaken;
 use crate::triage::diagnosis::Phase;
@@ -45,6 +46,7 @@ use crate::validate::{Divergence, Validation, Verdict};
 /// What all runs of a replay have in common.
 pub(crate) struct Campaign<'a> {
     archive: &'a Archive,
+    survey: Arc<Survey>,
     runtime: &'a Arc<Runtime>,
     options: &'a ReplayOptions,
     tolerance: Tolerance,
@@ -108,6 +110,7 @@ impl<'a> Campaign<'a> {
     /// A campaign on a runtime that has a device.
     pub(crate) fn new(
         archive: &'a Archive,
+        survey: &Arc<Survey>,
         runtime: &'a Arc<Runtime>,
         options: &'a ReplayOptions,
         live: Option<Arc<Live>>,
@@ -146,7 +149,7 @@ impl<'a> Campaign<'a> {
                 if !choices.new_memory.pads() && guards != Some(Guarded::Segments) && device_count > 0 =>
             {
                 let reserved = options.addresses.clone();
-                let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(archive)));
+                let addresses = reserved.unwrap_or_else(|| Arc::new(RecordedAddresses::reserve(survey)));
                 placement::Placement::prepare(&addresses, runtime, &choices.devices, device_count)
             }
             _ => placement::Placement::off(Arc::clone(runtime)),
@@ -182,6 +185,7 @@ impl<'a> Campaign<'a> {
         });
         Ok(Campaign {
             archive,
+            survey: Arc::clone(survey),
             runtime,
             options,
             tolerance,
@@ -336,6 +340,7 @@ impl<'a> Campaign<'a> {
             replaced,
             triage: self.triage_plan(),
             memory_nodes: self.memory_nodes.clone(),
+            direct_host_memory: self.survey.direct_host_memory.clone(),
             hands: Hands::for_archive(self.archive),
         });
         let (inboxes, sequences) = self.inboxes();

@@ -34,6 +34,7 @@ use crate::report::order_log::OrderLog;
 use crate::run::watchdog;
 use crate::runtime::Runtime;
 use crate::summary;
+use crate::survey::Survey;
 use crate::tools::{self, State};
 use crate::topology::PinPolicy;
 use crate::trace::replayed::Drawn;
@@ -449,7 +450,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let on_hang = hang_handler(arguments, path);
     let placed = choices.placement == PlacementPolicy::WherePossible;
     // Before the runtime takes addresses for itself.
-    let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&archive)));
+    let survey = Arc::new(Survey::of(&archive));
+    let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&survey)));
     let runtime = {
         let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));
         Arc::new(Runtime::load(arguments.hip_lib.as_deref()).map_err(|error| error.to_string())?)
@@ -465,6 +467,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         budget_bytes: arguments.memory_budget.map_or_else(default_budget_bytes, |mib| mib.saturating_mul(1 << 20)),
         choices,
         addresses,
+        survey: Some(survey),
         repeat: arguments.repeat,
         warmup: arguments.warmup,
         measure: Measure {

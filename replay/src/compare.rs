@@ -8,7 +8,7 @@
 //! like both, they may; [`Tolerance::exact_only`] is for those who cannot have that.
 //!
 //! Equal blocks are skipped at the speed of `memcmp`. The element loops are branch-free so that they vectorise, and
-//! are compiled a second time for AVX2 where the CPU has it.
+//! are compiled a second time for AVX2 where the CPU has it; elements of fp16 are widened there by an instruction of their own.
 
 use std::fmt;
 
@@ -356,9 +356,22 @@ impl Kernels {
         match encoding {
             Encoding::Fp32 => Self::widest::<Fp32, 4>(),
             Encoding::Bf16 => Self::widest::<Bf16, 2>(),
-            Encoding::Fp16 => Self::widest::<Fp16, 2>(),
+            Encoding::Fp16 => Self::of_fp16(),
             Encoding::Fp64 => Self::widest::<Fp64, 8>(),
         }
+    }
+
+    fn of_fp16() -> Kernels {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("f16c") {
+            return Kernels {
+                // SAFETY: AVX2 and F16C were detected on the line above, which is all that the function asks for.
+                count_bad: |live, expected, tolerance| unsafe { avx2::count_bad_fp16(live, expected, tolerance) },
+                // SAFETY: as above.
+                deviation: |live, expected| unsafe { avx2::deviation_fp16(live, expected) },
+            };
+        }
+        Self::widest::<Fp16, 2>()
     }
 
     fn widest<E: Element<BYTES>, const BYTES: usize>() -> Kernels {
@@ -377,10 +390,73 @@ impl Kernels {
     }
 }
 
-/// The block loops compiled for AVX2. They hold no intrinsics; the wider registers come from the compiler.
+/// The block loops compiled for AVX2. The wider registers come from the compiler; only fp16 is widened by hand.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{Deviation, Element, Tolerance};
+    use std::arch::x86_64::{_mm_set_epi64x, _mm256_cvtph_ps, _mm256_storeu_ps};
+
+    use super::{BLOCK_BYTES, Deviation, Element, Fp16, Tolerance, Widened};
+
+    /// Elements of fp16 in a block.
+    const HALVES: usize = BLOCK_BYTES / 2;
+    /// Elements that one instruction widens.
+    const AT_ONCE: usize = 8;
+
+    /// The elements of a block as `f32`.
+    struct Wide([[u8; 4]; HALVES]);
+
+    impl Wide {
+        fn new() -> Self {
+            Wide([[0; 4]; HALVES])
+        }
+
+        /// The elements of `halves`, of which there are at most [`HALVES`].
+        #[target_feature(enable = "avx2,f16c")]
+        fn of(&mut self, halves: &[u8]) -> &[u8] {
+            let (halves, _) = halves.as_chunks::<2>();
+            let (rows, rest) = halves.as_chunks::<AT_ONCE>();
+            let (wide_rows, _) = self.0.as_chunks_mut::<AT_ONCE>();
+            for (row, wide) in rows.iter().zip(&mut *wide_rows) {
+                let half = |at: usize| {
+                    let four = [row[at], row[at + 1], row[at + 2], row[at + 3]];
+                    i64::from_le_bytes([
+                        four[0][0], four[0][1], four[1][0], four[1][1], four[2][0], four[2][1], four[3][0], four[3][1],
+                    ])
+                };
+                let values = _mm256_cvtph_ps(_mm_set_epi64x(half(4), half(0)));
+                // SAFETY: the row is 32 bytes long, as many as are stored; the store asks for no alignment.
+                unsafe { _mm256_storeu_ps(wide.as_mut_ptr().cast(), values) };
+            }
+            let widened = rows.len() * AT_ONCE;
+            for (half, wide) in rest.iter().zip(&mut self.0[widened..]) {
+                *wide = <Fp16 as Element<2>>::value(*half).to_le_bytes();
+            }
+            self.0[..halves.len()].as_flattened()
+        }
+    }
+
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn count_bad_fp16(live: &[u8], expected: &[u8], tolerance: &Tolerance) -> usize {
+        let (mut wide_live, mut wide_expected) = (Wide::new(), Wide::new());
+        let blocks = live.chunks(BLOCK_BYTES).zip(expected.chunks(BLOCK_BYTES));
+        let mut bad = 0;
+        for (live, expected) in blocks {
+            bad += super::count_bad::<Widened, 4>(wide_live.of(live), wide_expected.of(expected), tolerance);
+        }
+        bad
+    }
+
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn deviation_fp16(live: &[u8], expected: &[u8]) -> Deviation {
+        let (mut wide_live, mut wide_expected) = (Wide::new(), Wide::new());
+        let blocks = live.chunks(BLOCK_BYTES).zip(expected.chunks(BLOCK_BYTES));
+        let mut all = Deviation { max_abs: 0.0, max_rel: 0.0 };
+        for (live, expected) in blocks {
+            let block = super::deviation::<Widened, 4>(wide_live.of(live), wide_expected.of(expected));
+            all = Deviation { max_abs: all.max_abs.max(block.max_abs), max_rel: all.max_rel.max(block.max_rel) };
+        }
+        all
+    }
 
     #[target_feature(enable = "avx2")]
     pub(super) fn count_bad<E: Element<BYTES>, const BYTES: usize>(
@@ -455,6 +531,9 @@ struct Fp32;
 struct Bf16;
 struct Fp16;
 struct Fp64;
+/// A value of a 16-bit encoding, held as `f32`.
+#[cfg(target_arch = "x86_64")]
+struct Widened;
 
 impl Element<4> for Fp32 {
     type Value = f64;
@@ -485,6 +564,15 @@ impl Element<2> for Fp16 {
         // Zero and subnormals: a whole number of steps of 2^-24, which binary32 holds as normal numbers.
         let subnormal = (magnitude as i32 as f32 * (1.0 / 16_777_216.0)).to_bits();
         f32::from_bits(sign | if magnitude < 0x0400 { subnormal } else { normal })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Element<4> for Widened {
+    type Value = f32;
+    #[inline(always)]
+    fn value(bytes: [u8; 4]) -> f32 {
+        f32::from_le_bytes(bytes)
     }
 }
 

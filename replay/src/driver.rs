@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hrr_format::archive::{Archive, ArchiveError};
-use rayon::prelude::*;
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
@@ -27,6 +26,7 @@ use crate::report::options::{Measure, Pace};
 use crate::report::order_log::OrderLog;
 use crate::run::watchdog::Watch;
 use crate::runtime::{Runtime, RuntimeError};
+use crate::survey::Survey;
 use crate::topology::PinPolicy;
 use crate::trace::replayed::{self, Drawn};
 use crate::trace::target::{TraceError, TraceTarget};
@@ -73,6 +73,8 @@ pub struct ReplayOptions {
     /// The archive's device addresses, reserved before the runtime was loaded; without them they are only as free as the
     /// runtime has left them.
     pub addresses: Option<Arc<RecordedAddresses>>,
+    /// What the archive's records told, if they were gone over already.
+    pub survey: Option<Arc<Survey>>,
 }
 
 impl ReplayOptions {
@@ -338,11 +340,12 @@ fn replay_watched<'a>(
     live: Option<Arc<Live>>,
     watch: Option<&'a Watch<'a>>,
 ) -> Result<Outcome, ReplayError> {
-    check_streams(archive)?;
+    let survey = options.survey.clone().unwrap_or_else(|| Arc::new(Survey::of(archive)));
+    survey.check().map_err(ReplayError::Damaged)?;
     let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
     let mut trace = None;
     let line = Shown::start(options.progress).map(Arc::new);
-    let campaign = Campaign::new(archive, runtime, options, live, watch, line.clone())?;
+    let campaign = Campaign::new(archive, &survey, runtime, options, live, watch, line.clone())?;
     let mut gathered = Gathered::default();
     let mut on_prepared = Some(on_prepared);
     let mut first_setup = None;
@@ -558,13 +561,4 @@ fn print_progress(live: &Arc<Live>, every: Duration) -> crossbeam::channel::Send
         }
     });
     alive
-}
-
-/// Looks for damage before any call is issued: what lies behind it would be left out in silence.
-fn check_streams(archive: &Archive) -> Result<(), ReplayError> {
-    archive.streams().par_iter().try_for_each(|stream| {
-        stream
-            .check()
-            .map_err(|damage| ReplayError::Damaged(ArchiveError::Record { path: stream.path().to_owned(), damage }))
-    })
 }

@@ -23,6 +23,8 @@ pub mod driver;
 pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
+#[doc(hidden)]
+pub mod large_pages;
 pub(crate) mod launched;
 #[doc(hidden)]
 pub mod measure;
@@ -41,6 +43,7 @@ pub mod runtime;
 pub(crate) mod slots;
 pub mod stage;
 pub mod summary;
+pub mod survey;
 pub(crate) mod thunk;
 pub mod tools;
 pub mod topology;

@@ -1,5 +1,8 @@
 //! `hrr-playback`: replays archives and tells what is in them.
 
+#[global_allocator]
+static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages::new();
+
 fn main() -> std::process::ExitCode {
     hrr_replay::cli::main()
 }

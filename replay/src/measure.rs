@@ -15,6 +15,7 @@ use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planner};
 use crate::run::progress::Progress;
 use crate::run::spinning::Cores;
 use crate::runtime::Runtime;
+use crate::survey::Survey;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.
 pub fn satisfied_edges(lanes: u32, count: u64) -> Duration {
@@ -160,6 +161,7 @@ fn planner<'a>(
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
         memory_nodes: crate::memory_node::MemoryNodes::default(),
+        direct_host_memory: Survey::of(archive).direct_host_memory,
         hands,
         checks,
     })

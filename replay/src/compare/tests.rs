@@ -200,6 +200,22 @@ fn every_half_decodes_to_its_value() {
 }
 
 #[test]
+fn every_fp16_value_is_the_same_in_both_builds_of_the_loops() {
+    let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let kernels = Kernels::of(Encoding::Fp16);
+    // Blocks whole and broken off, against values of every kind.
+    for against in [0x3c00u16, 0x0000, 0x8001, 0x7c00, 0x7e00] {
+        for live in all.chunks(BLOCK_BYTES).chain(all.chunks(46)) {
+            let expected: Vec<u8> = against.to_le_bytes().iter().copied().cycle().take(live.len()).collect();
+            let (wide, plain) = ((kernels.deviation)(live, &expected), deviation::<Fp16, 2>(live, &expected));
+            assert_eq!((wide.max_abs, wide.max_rel), (plain.max_abs, plain.max_rel), "{live:02x?}, {against:#x}");
+            let bad = (kernels.count_bad)(live, &expected, &DEFAULT);
+            assert_eq!(bad, count_bad::<Fp16, 2>(live, &expected, &DEFAULT), "{live:02x?}, {against:#x}");
+        }
+    }
+}
+
+#[test]
 fn tolerances_come_from_the_environment() {
     let read = |set: &[(&'static str, &str)]| {
         let set: Vec<_> = set.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();

@@ -152,16 +152,49 @@ struct History {
     users: Vec<Node>,
     /// Their threads, which are looked for far more often than the calls are looked at.
     user_lanes: Vec<u32>,
+    /// Where there are many: by thread, the place among the users, or [`NO_USER`].
+    place_of: Vec<u32>,
 }
+
+/// Threads among which one is looked for; where there are more, [`History::place_of`] tells.
+const FEW_USERS: usize = 8;
+/// The thread has not used the object.
+const NO_USER: u32 = u32::MAX;
 
 impl History {
     fn read(&mut self, node: &Node) {
-        match self.user_lanes.iter().position(|&lane| lane == node.lane()) {
+        match self.place(node.lane()) {
             Some(at) => self.users[at] = node.clone(),
             None => {
                 self.users.push(node.clone());
                 self.user_lanes.push(node.lane());
+                match self.users.len() {
+                    0..=FEW_USERS => {}
+                    // The last of the few, and those before it.
+                    len if len == FEW_USERS + 1 => self.note_places(0),
+                    len => self.note_places(len - 1),
+                }
             }
+        }
+    }
+
+    /// The place among the users of the last call of a thread.
+    fn place(&self, lane: u32) -> Option<usize> {
+        if self.users.len() > FEW_USERS {
+            let place = self.place_of.get(lane as usize).copied().unwrap_or(NO_USER);
+            return (place != NO_USER).then_some(place as usize);
+        }
+        self.user_lanes.iter().position(|&user| user == lane)
+    }
+
+    /// Notes the places of the users from `first` on.
+    fn note_places(&mut self, first: usize) {
+        for (place, &lane) in self.user_lanes.iter().enumerate().skip(first) {
+            let lane = lane as usize;
+            if self.place_of.len() <= lane {
+                self.place_of.resize(lane + 1, NO_USER);
+            }
+            self.place_of[lane] = place as u32;
         }
     }
 
@@ -172,6 +205,10 @@ impl History {
         self.users.retain(stays);
         self.user_lanes.clear();
         self.user_lanes.extend(self.users.iter().map(Node::lane));
+        self.place_of.clear();
+        if self.users.len() > FEW_USERS {
+            self.note_places(0);
+        }
         self.changes.push(node.clone());
     }
 }

@@ -8,12 +8,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-use hrr_format::archive::Archive;
 use hrr_format::catalogue::Api;
 use hrr_format::record::{BlobRef, Record, SectionTag, marker};
-use hrr_format::stream_file::StreamFile;
-use rayon::prelude::*;
-use rustc_hash::FxHashSet;
 
 use super::address::{Allocation, Space};
 use super::dependency::Use;
@@ -26,16 +22,6 @@ use crate::instruction::{Wait, flag};
 use crate::mutation::Mutation;
 use crate::stage::{HostKind, Shape};
 use crate::thunk::Outcome;
-
-/// First addresses of the allocations that markers tell of, anywhere in an archive. Another allocation may have had one of
-/// these addresses, too: it is then treated as if devices used it directly.
-pub(super) fn told_of(archive: &Archive) -> FxHashSet<u64> {
-    let of_stream = |stream: &StreamFile| {
-        let markers = stream.records().filter(|record| marker::is_timed(record.api()));
-        markers.map(|record| record.word(0)).collect::<FxHashSet<u64>>()
-    };
-    archive.streams().par_iter().flat_map_iter(of_stream).collect()
-}
 
 /// What is told of host memory that devices use directly.
 #[derive(Clone, Debug, Default)]

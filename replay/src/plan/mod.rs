@@ -264,6 +264,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) annotate: Annotate,
     /// Where staging memory goes.
     pub(crate) memory_nodes: MemoryNodes,
+    /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
+    pub(crate) direct_host_memory: FxHashSet<u64>,
     /// On how many threads it plans.
     pub(crate) hands: Hands,
 }
@@ -318,7 +320,7 @@ impl<'a> Planner<'a> {
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
             graph_host: graph_host::GraphHost::default(),
-            direct_host_memory: host_memory::told_of(settings.archive),
+            direct_host_memory: settings.direct_host_memory,
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             edges: EdgeFinder::new(edges, settings.hands),

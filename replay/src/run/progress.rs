@@ -106,7 +106,7 @@ impl Progress {
             if self.stopped() {
                 return false;
             }
-            Spinning::pause();
+            Spinning::pause(turns);
             turns += 1;
         }
         self.spinning.learn(turns, Spun::InVain);

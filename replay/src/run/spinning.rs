@@ -15,6 +15,12 @@ const SPINS: u32 = 4000;
 /// Most and fewest turns while there are more: about the cost of waking a thread, and of finding out.
 const CROWDED_SPINS: (u32, u32) = (512, 16);
 
+/// Turns after which a waiter offers its core to others now and then, and the turns between. It knows how many workers there
+/// are, but not which threads the runtime has, nor what else the machine does: if what it waits for stands behind it on the
+/// core's own queue, it would spin until it parks. With nobody there, the offer costs less than the wait has lasted.
+const ALONE_SPINS: u32 = 256;
+const YIELD_EVERY: u32 = 32;
+
 thread_local! {
     /// Turns that a crowded thread spins next.
     static NEXT_SPINS: Cell<u32> = const { Cell::new(CROWDED_SPINS.0) };
@@ -92,9 +98,13 @@ impl Spinning {
         self.awake.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets a turn pass.
-    pub(super) fn pause() {
-        std::hint::spin_loop();
+    /// Lets a turn pass, of which there were so many.
+    pub(super) fn pause(turns: u32) {
+        if turns >= ALONE_SPINS && turns.is_multiple_of(YIELD_EVERY) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }
 
