@@ -69,7 +69,7 @@ class Correctness:
         entry["replays"][key] = verdict(result)
         entry.setdefault("checks", {})[key] = [result.values.get(part) for part in ("passed", "failed", "skipped")]
         if verdict(result) != "ok":
-            entry["errors"].append(f"{key}: {verdict(result)}: {result.tail(4)}")
+            entry["errors"].append(f"{key}: {verdict(result)}: {result.complaint()}")
 
     def run(self):
         with ThreadPoolExecutor(self.jobs) as pool:

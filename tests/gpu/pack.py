@@ -33,6 +33,12 @@ class Result:
     def timed_out(self):
         return self.code == -signal.SIGKILL and self.values.get("timeout_s") is not None
 
+    def complaint(self):
+        """What the replay says of single calls and results, or else its last lines."""
+        found = re.findall(r"^\[HRR\] (?:event \d|D2H ).*$|^\[HRR\] .*(?:refused|cannot).*$", self.output, re.MULTILINE)
+        found = [line for line in found if not line.startswith("[HRR] D2H checks")]
+        return " | ".join(found[:3]) or self.tail(4)
+
     def tail(self, lines=3):
         return " | ".join(self.output.strip().splitlines()[-lines:])
 

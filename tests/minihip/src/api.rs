@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Defines entry points: each gets HIP's symbol name, the C ABI, [`enter`] around its body, and a way into the `cuda`
 /// backend.
 macro_rules! hip_api {
-    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => { $(
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
+        $(
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name($($arg: $ty),*) -> i32 {
             if $crate::cuda::is_active() {
@@ -24,7 +25,13 @@ macro_rules! hip_api {
             }
             $crate::api::enter(stringify!($name), || $body)
         }
-    )* };
+        )*
+        /// This module's entry points and their types.
+        #[cfg(test)]
+        pub(crate) static EXPORTS: &[(&str, fn() -> std::any::TypeId)] = &[
+            $((stringify!($name), || std::any::TypeId::of::<extern "C" fn($($ty),*) -> i32>())),*
+        ];
+    };
 }
 pub(crate) use hip_api;
 

@@ -79,7 +79,7 @@ pub(super) struct HostNodeParams {
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS_v2`: HIP's, with the context given.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BatchMemOpNodeParams {
+pub(super) struct DriverBatchNode {
     pub(super) context: usize,
     pub(super) count: u32,
     pub(super) operations: usize,
@@ -130,13 +130,13 @@ mod tests {
             size_of::<HostNodeParams>(),
             size_of::<GraphExecUpdateResultInfo>(),
             size_of::<MemAllocationProp>(),
-            size_of::<BatchMemOpNodeParams>(),
+            size_of::<DriverBatchNode>(),
             size_of::<IpcHandle>(),
             offset_of!(Memcpy3D, src_pitch),
             offset_of!(Memcpy3D, dst_memory_type),
             offset_of!(KernelNodeParams, shared_bytes),
             offset_of!(KernelNodeParams, kernel_params),
-            offset_of!(BatchMemOpNodeParams, operations),
+            offset_of!(DriverBatchNode, operations),
         ];
         assert_eq!(found, [200, 72, 40, 16, 24, 32, 32, 64, 72, 120, 32, 40, 16]);
     }

@@ -5,7 +5,7 @@
 //! have answer `hipErrorNotSupported`.
 
 use super::abi::{
-    BatchMemOpNodeParams, GraphExecUpdateResultInfo, HostNodeParams, KernelNodeParams, Memcpy3D, Memcpy3DPeer,
+    DriverBatchNode, GraphExecUpdateResultInfo, HostNodeParams, KernelNodeParams, Memcpy3D, Memcpy3DPeer,
     MemsetNodeParams,
 };
 use super::error::from_cuda;
@@ -301,10 +301,10 @@ driver! {
     c"cuGraphKernelNodeCopyAttributes" graph_kernel_node_copy_attributes(to: usize, from: usize);
     c"cuGraphKernelNodeGetAttribute" graph_kernel_node_get_attribute(node: usize, attribute: i32, value: &mut [u64; 8]);
     c"cuGraphKernelNodeSetAttribute" graph_kernel_node_set_attribute(node: usize, attribute: i32, value: &[u64; 8]);
-    c"cuGraphAddBatchMemOpNode" graph_add_batch_mem_op_node(node: &mut usize, graph: usize, dependencies: usize, count: usize, params: &BatchMemOpNodeParams);
-    c"cuGraphBatchMemOpNodeGetParams" graph_batch_mem_op_node_get_params(node: usize, params: &mut BatchMemOpNodeParams);
-    c"cuGraphBatchMemOpNodeSetParams" graph_batch_mem_op_node_set_params(node: usize, params: &BatchMemOpNodeParams);
-    c"cuGraphExecBatchMemOpNodeSetParams" graph_exec_batch_mem_op_node_set_params(exec: usize, node: usize, params: &BatchMemOpNodeParams);
+    c"cuGraphAddBatchMemOpNode" graph_add_batch_mem_op_node(node: &mut usize, graph: usize, dependencies: usize, count: usize, params: &DriverBatchNode);
+    c"cuGraphBatchMemOpNodeGetParams" graph_batch_mem_op_node_get_params(node: usize, params: &mut DriverBatchNode);
+    c"cuGraphBatchMemOpNodeSetParams" graph_batch_mem_op_node_set_params(node: usize, params: &DriverBatchNode);
+    c"cuGraphExecBatchMemOpNodeSetParams" graph_exec_batch_mem_op_node_set_params(exec: usize, node: usize, params: &DriverBatchNode);
     c"cuGraphInstantiateWithFlags" graph_instantiate(exec: &mut usize, graph: usize, flags: u64);
     c"cuGraphExecDestroy" graph_exec_destroy(exec: usize);
     c"cuGraphExecGetFlags" graph_exec_get_flags(exec: usize, flags: &mut u64);

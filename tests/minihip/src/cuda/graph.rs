@@ -1,7 +1,7 @@
 //! Graphs and their nodes. Handles are the driver's; parameters change their shape between HIP's structs and CUDA's.
 
 use super::abi::{
-    BatchMemOpNodeParams, HostNodeParams as DriverHost, KernelNodeParams as DriverKernel, Memcpy3D, MemsetNodeParams,
+    DriverBatchNode, HostNodeParams as DriverHost, KernelNodeParams as DriverKernel, Memcpy3D, MemsetNodeParams,
 };
 use super::context::{current, current_index};
 use super::copy::{from_symbol, hip_driver_volume, hip_volume, of_driver_volume, of_volume, to_symbol, volume};
@@ -14,7 +14,7 @@ use super::module;
 use crate::abi::{DrvMemcpy3D, HostNodeParams, KernelNodeParams, MemAllocNodeParams, Memcpy3DParms, MemsetParams};
 use crate::api::{In, Out};
 use crate::error::{HipError, HipResult};
-use crate::exports::{Plan, attribute_bytes};
+use crate::exports::{BatchMemOpNodeParams, Plan, attribute_bytes};
 
 /// A kernel node's parameters for the driver, passed to `body`, which must not keep them.
 pub(super) fn with_kernel<R>(
@@ -100,9 +100,10 @@ pub(super) fn row(dst: usize, src: usize, len_bytes: usize, kind: i32) -> HipRes
 }
 
 /// A batch node's parameters for the driver: in the current context where none is named.
-pub(super) fn batch(params: &BatchMemOpNodeParams) -> HipResult<BatchMemOpNodeParams> {
+pub(super) fn batch(params: &BatchMemOpNodeParams) -> HipResult<DriverBatchNode> {
     let context = if params.context == 0 { context()? } else { params.context };
-    Ok(BatchMemOpNodeParams { context, ..*params })
+    let operations = params.operations.address();
+    Ok(DriverBatchNode { context, count: params.count, operations, flags: params.flags })
 }
 
 /// The context copies and memsets of a node run in: the current device's.
@@ -333,7 +334,9 @@ cuda_api! {
         Place::new(out, graph, deps, count).add(|node, graph, deps, count| cu::graph_add_batch_mem_op_node(node, graph, deps, count, &params))
     }
     fn hipGraphBatchMemOpNodeGetParams(node: usize, out: Out<BatchMemOpNodeParams>) {
-        out.set(got(|params| cu::graph_batch_mem_op_node_get_params(node, params))?)
+        let found: DriverBatchNode = got(|params| cu::graph_batch_mem_op_node_get_params(node, params))?;
+        let operations = In::from_address(found.operations);
+        out.set(BatchMemOpNodeParams { context: found.context, count: found.count, operations, flags: found.flags })
     }
     fn hipGraphBatchMemOpNodeSetParams(node: usize, params: In<BatchMemOpNodeParams>) {
         cu::graph_batch_mem_op_node_set_params(node, &batch(&params.get()?)?)

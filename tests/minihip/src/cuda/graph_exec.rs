@@ -1,6 +1,6 @@
 //! Executable graphs, graphs described by one parameter struct, and what graphs own.
 
-use super::abi::{BatchMemOpNodeParams, GraphExecUpdateResultInfo, Memcpy3D};
+use super::abi::{GraphExecUpdateResultInfo, Memcpy3D};
 use super::context::device;
 use super::copy::{from_symbol, to_symbol};
 use super::cuda_api;
@@ -14,6 +14,7 @@ use crate::abi::{
 };
 use crate::api::{In, InStr, Out};
 use crate::error::{HipError, HipResult};
+use crate::exports::BatchMemOpNodeParams;
 
 /// Every `hipGraphInstantiateFlags`; the driver's numbers are the same.
 const ALL_FLAGS: u64 = 0xF;

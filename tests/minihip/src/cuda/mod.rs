@@ -105,6 +105,12 @@ macro_rules! cuda_api {
 }
 use cuda_api;
 
+/// Names and types of this backend's entry points.
+#[cfg(test)]
+pub(crate) fn signatures() -> impl Iterator<Item = (&'static str, TypeId)> {
+    TABLES.iter().flat_map(|table| table.iter()).map(|entry| (entry.name, (entry.signature)()))
+}
+
 static TABLES: &[&[Entry]] = &[
     array::TABLE,
     capture::TABLE,

@@ -211,10 +211,10 @@ fn driver_copy_params(copy: &Copy) -> HipResult<DrvMemcpy3D> {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchMemOpNodeParams {
-    context: usize,
-    count: u32,
-    operations: In<BatchMemOpParams>,
-    flags: u32,
+    pub(crate) context: usize,
+    pub(crate) count: u32,
+    pub(crate) operations: In<BatchMemOpParams>,
+    pub(crate) flags: u32,
 }
 
 /// `hipGraphNodeTypeWaitEvent` and `hipGraphNodeTypeEventRecord`.
