@@ -46,7 +46,7 @@ const TABLE: &[(i32, Source)] = &[
     (29, Driver(5)), // grid x, y, z
     (30, Driver(6)),
     (31, Driver(7)),
-    (32, Driver(55)),  // surfaces: 1D, layered
+    (32, Driver(55)), // surfaces: 1D, layered
     (33, Driver(61)),
     (34, Driver(56)), // 2D, layered
     (35, Driver(63)),
