@@ -27,20 +27,46 @@ def correctness(entries):
 
 
 def launches(values):
+    """Launch rows, by threads."""
     rows = []
     for name, row in values.items():
         if name.startswith("launch "):
             per_s, wall, bare = row["replay_per_s"], row["replay_over_native_wall"], row["replay_over_bare"]
             rows.append([name[7:], row["bare_per_s"], row["native_per_s"], row["metadata_over_native"], row["contents_over_native"],
-                         per_s["capture"], wall["capture"], wall["deps"], bare["capture"]])
+                         per_s["capture"], wall["capture"], wall["deps"], wall.get("capture, not pinned"), wall.get("deps, not pinned"), bare["capture"]])
     return table(["", "bare /s", "native /s", "recorded, metadata / native", "recorded, contents / native", "replay /s",
-                  "replay / native (capture)", "replay / native (deps)", "replay / bare"], rows)
+                  "replay / native (capture)", "replay / native (deps)", "capture, not pinned", "deps, not pinned", "replay / bare"], rows) if rows else ""
+
+
+def copies(values):
+    """Copy rows: everything staged ahead, within a small budget, and with no result compared."""
+    found = [(name, row) for name, row in values.items() if "prestaged_gb_per_s" in row]
+    heads = ["copies, GB/s", "bare", "native", "recorded with contents", "replay", "within 1 GiB", "nothing compared", "replay / native", "set-up, ms", "D2H pass / fail / skipped"]
+    rows = []
+    for name, row in found:
+        native, replayed = row["native_gb_per_s"], row["prestaged_gb_per_s"]
+        checks = row.get("prestaged_checks")
+        rows.append([name, row["bare_gb_per_s"], native, row["recorded_gb_per_s"], replayed, row.get("streaming_1gib_gb_per_s"), row.get("unchecked_gb_per_s"),
+                     replayed / native if native and replayed else None, row["prestaged_setup_ms"],
+                     checks and " / ".join("-" if count is None else str(int(count)) for count in checks)])
+    return table(heads, rows) if rows else ""
+
+
+def serving(row):
+    """The server's archive: a line for each run."""
+    keys = ["wall_ms", "load_ms", "serve_ms", "setup_ms", "peak_mib", "process_s", "passed", "failed", "skipped", "placement"]
+    rows = [[label] + [found.get(key) for key in keys] for label, found in row.items() if isinstance(found, dict)]
+    return table([f"serving, archive of {row.get('archive_gib')} GiB", *keys], rows)
 
 
 def others(values):
-    parts = []
+    parts = [copies(values)]
     for name, row in values.items():
-        if name == "transformer":
+        if "prestaged_gb_per_s" in row:
+            continue
+        if name == "serving":
+            parts.append(serving(row))
+        elif name == "transformer":
             rows = [[label, wall, row["over_native"][label]] for label, wall in row["wall_ms"].items()]
             parts.append(table(["transformer", "wall, ms", "over native"], rows))
         elif name == "ns per call":
@@ -63,6 +89,10 @@ def main():
         if "rows" in report:
             print(launches(report["rows"]["values"]))
             print(others(report["rows"]["values"]))
+            print("".join(f"- not measured: {error}\n" for error in report["rows"]["errors"]))
+        if "triage" in report:
+            keys = ["exit", "wall_s", "names_kernel", "usable_after"]
+            print(table(["a kernel that never ends", *keys], [["hang"] + [str(report["triage"][key]) for key in keys]]))
 
 
 if __name__ == "__main__":

@@ -75,11 +75,16 @@ def watch_memory(process, values):
         time.sleep(0.02)
 
 
-def run(command, variables, timeout_s):
-    """Runs a command to its end, or kills it and all it started after timeout_s seconds."""
+def run(command, variables, timeout_s, cores=None):
+    """Runs a command to its end, on these cores only if given, or kills it and all it started after timeout_s seconds."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        [str(part) for part in command], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        [str(part) for part in command],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=cores and (lambda: os.sched_setaffinity(0, cores)),
     )
     values = {}
     threading.Thread(target=watch_memory, args=(process, values), daemon=True).start()
@@ -123,10 +128,10 @@ def record(name, archive, arguments=(), variables=None, contents=True, timeout_s
     return result
 
 
-def replay(archive, threads=0, order="capture", options=(), variables=None, timeout_s=60, backend=None):
+def replay(archive, threads=0, order="capture", options=(), variables=None, timeout_s=60, backend=None, cores=None):
     """Replays an archive and reads its summary."""
     command = [PLAYBACK, archive, "--hip-lib", RUNTIME, "--threads", threads, "--order", order, *options]
-    result = run(command, environment(variables, backend), timeout_s)
+    result = run(command, environment(variables, backend), timeout_s, cores)
     for key, pattern in PATTERNS.items():
         found = re.search(pattern, result.output, re.MULTILINE)
         if found:

@@ -1,5 +1,6 @@
 """The measured rows, each against a native baseline of the same run, and the triage of a kernel that never ends."""
 
+import os
 import shutil
 import statistics
 import time
@@ -13,11 +14,18 @@ LAUNCHES = {1: 300_000, 2: 200_000, 4: 120_000, 8: 80_000, 16: 40_000}
 COPY_MIB = 64
 # Two counts of copies: the difference of their walls is the copies alone, set-up (pinning, allocation) left out.
 FEW, MANY = 16, 320
+# Results have their places before the clock starts, and pageable copies are slower: fewer do.
+MANY_RESULTS, MANY_PAGEABLE = 160, 96
+# Copies of as many different contents, in MiB and counts, within a budget in MiB that holds few of them, on this many cores.
+STREAM_MIB, STREAM_FEW, STREAM_MANY, STREAM_BUDGET_MIB = 32, 32, 160, 512
+STREAM_CORES = (2, 4, 8, 16)
 # Steps, layers, iterations of the shortest kernel (about 10 us), threads, elements.
 TRANSFORMER = (60, 50, 900, 4, 4096)
 # Threads, steps, layers, MiB of weights, MiB per piece: a million launches and 30 GB.
 SERVING = (20, 980, 24, 30_720, 2_048)
 GIB = 1 << 30
+# What a run begun before the deadline may take beyond it, in seconds.
+GRACE_S = 20
 
 
 def median(values):
@@ -39,6 +47,10 @@ class Rows:
     def is_late(self):
         return time.monotonic() > self.deadline
 
+    def limit(self, most_s):
+        """Seconds that a run may take: a run begun just in time ends soon after."""
+        return min(most_s, max(10, self.deadline + GRACE_S - time.monotonic()))
+
     def value(self, result, key, what):
         """A value of a run that ended well, else None with the reason kept."""
         if result is None:
@@ -49,13 +61,13 @@ class Rows:
         return result.values[key]
 
     def native(self, name, arguments, **options):
-        return None if self.is_late() else pack.native(name, list(map(str, arguments)), timeout_s=60, **options)
+        return None if self.is_late() else pack.native(name, list(map(str, arguments)), timeout_s=self.limit(60), **options)
 
     def record(self, name, archive, arguments, **options):
-        return None if self.is_late() else pack.record(name, archive, list(map(str, arguments)), timeout_s=120, **options)
+        return None if self.is_late() else pack.record(name, archive, list(map(str, arguments)), timeout_s=self.limit(120), **options)
 
     def replay(self, archive, **options):
-        return None if self.is_late() else pack.replay(archive, timeout_s=120, **options)
+        return None if self.is_late() else pack.replay(archive, timeout_s=self.limit(120), **options)
 
     def bare(self, *arguments):
         if self.is_late():
@@ -98,37 +110,71 @@ class Rows:
                 "contents_over_native": ratio(contents, median(natives)),
             }
 
-    def difference(self, few, many, copies):
+    def difference(self, few, many, copies, mib=None):
         """GB/s of the copies in which two runs differ."""
         if few is None or many is None or many <= few:
             return None
-        return round(copies * (COPY_MIB << 20) / (many - few) / 1e6, 2)
+        return round(copies * ((mib or COPY_MIB) << 20) / (many - few) / 1e6, 2)
 
-    def transfers(self, name, direction, devices=1):
-        """Copy bandwidth: bare, native, replayed with everything prestaged, and streamed within a small budget."""
+    def transfers(self, name, direction, devices=1, pageable=False):
+        """Copy bandwidth: bare, native, replayed with everything prestaged, streamed within a small budget (to the device),
+        and with no result compared (to the host)."""
         archives = {}
         native = None
-        for count in (FEW, MANY):
-            arguments = (direction, COPY_MIB, count, 8, 0, devices)
-            archives[count] = self.work / f"copy-{direction}-{devices}-{count}.hrr"
+        most = MANY_PAGEABLE if pageable else MANY_RESULTS if direction == 1 else MANY
+        for count in (FEW, most):
+            arguments = (direction, COPY_MIB, count, 8, int(pageable), devices)
+            archives[count] = self.work / f"copy-{direction}-{devices}-{int(pageable)}-{count}.hrr"
             native = self.value(self.native("transfer_rate", arguments), "gb_per_s", name + " native")
             recorded = self.value(self.record("transfer_rate", archives[count], arguments), "gb_per_s", name + " recorded")
         bare = None
         if direction < 2 and devices == 1:
-            bare = self.value(self.bare("h2d" if direction == 0 else "d2h", COPY_MIB, MANY), "gb_per_s", name + " bare")
+            kind = ("h2d" if direction == 0 else "d2h", COPY_MIB, most) + (("pageable",) if pageable else ())
+            bare = self.value(self.bare(*kind), "gb_per_s", name + " bare")
         row = {"bare_gb_per_s": bare, "native_gb_per_s": native, "recorded_gb_per_s": recorded}
-        for label, options in (("prestaged", ()), ("streaming_1gib", ("--memory-budget", 1024))):
-            if label != "prestaged" and direction != 0:
-                continue
+        ways = {"prestaged": ()}
+        if direction == 0 and not pageable:
+            ways["streaming_1gib"] = ("--memory-budget", 1024)
+        if direction == 1:
+            # Every kernel's name has an "i"; a replay of chosen kernels compares nothing.
+            ways["unchecked"] = ("--kernel-filter", "i")
+        for label, options in ways.items():
             walls, setups = {}, {}
             for count, archive in archives.items():
                 results = [self.replay(archive, options=options) for _ in range(REPEATS)]
                 walls[count] = median([self.value(result, "wall_ms", f"{name} {label}") for result in results])
                 setups[count] = median([self.value(result, "setup_ms", f"{name} {label}") for result in results])
                 row[f"{label}_checks"] = [results[-1].values.get(key) for key in ("passed", "failed", "skipped")] if results[-1] else None
-            row[f"{label}_gb_per_s"] = self.difference(walls[FEW], walls[MANY], (MANY - FEW) * devices)
-            row[f"{label}_wall_ms"] = walls[MANY]
-            row[f"{label}_setup_ms"] = setups[MANY]
+            row[f"{label}_gb_per_s"] = self.difference(walls[FEW], walls[most], (most - FEW) * devices)
+            row[f"{label}_wall_ms"] = walls[most]
+            row[f"{label}_setup_ms"] = setups[most]
+        for archive in archives.values():
+            shutil.rmtree(archive, ignore_errors=True)
+        self.values[name] = row
+
+    def streaming(self):
+        """Copies of different contents, read from the page cache and staged while the replay runs, by the cores it may use.
+        One of them issues the copies."""
+        name, archives, row = "h2d of different contents", {}, {}
+        for count in (STREAM_FEW, STREAM_MANY):
+            arguments = (0, STREAM_MIB, count, count, 0, 1)
+            archives[count] = self.work / f"stream-{count}.hrr"
+            recorded = self.record("transfer_rate", archives[count], arguments)
+            row["recorded_gb_per_s"] = self.value(recorded, "gb_per_s", name + " recorded")
+        available = sorted(os.sched_getaffinity(0))
+        for cores in [count for count in STREAM_CORES if count <= len(available)]:
+            walls = {}
+            for count, archive in archives.items():
+                results = [self.replay(archive, threads=1, options=("--memory-budget", STREAM_BUDGET_MIB), cores=available[:cores]) for _ in range(min(REPEATS, 2))]
+                walls[count] = median([self.value(result, "wall_ms", f"{name}, {cores} cores") for result in results])
+            rate = self.difference(walls[STREAM_FEW], walls[STREAM_MANY], STREAM_MANY - STREAM_FEW, STREAM_MIB)
+            row[f"{cores} cores, GB/s"] = rate
+            row[f"{cores} cores, GB/s per staging core"] = rate and round(rate / (cores - 1), 2)
+        result = self.replay(archives[STREAM_MANY], threads=1)
+        row["staged ahead, set-up, ms"] = self.value(result, "setup_ms", name + " staged ahead")
+        row["staged ahead, wall, ms"] = self.value(result, "wall_ms", name + " staged ahead")
+        for archive in archives.values():
+            shutil.rmtree(archive, ignore_errors=True)
         self.values[name] = row
 
     def transformer(self):
@@ -216,6 +262,8 @@ ONE_DEVICE = {
     "launch": Rows.launch_rates,
     "h2d": lambda rows: rows.transfers("h2d", 0),
     "d2h": lambda rows: rows.transfers("d2h", 1),
+    "pageable": lambda rows: [rows.transfers("h2d, pageable", 0, pageable=True), rows.transfers("d2h, pageable", 1, pageable=True)],
+    "stream": Rows.streaming,
     "calls": Rows.calls,
     "serving": Rows.serving,
 }

@@ -37,7 +37,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="processes at a time for correctness")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"), help="cpu tries the script itself, with no GPU")
     parser.add_argument("--devices", type=int, default=1, choices=(1, 2), help="rows of one GPU (default) or of two")
-    parser.add_argument("--rows", help="only these rows: transformer, launch, h2d, d2h, calls, serving, peer")
+    parser.add_argument("--rows", help="only these rows: transformer, launch, h2d, d2h, pageable, stream, calls, serving, peer")
     parser.add_argument("--repeats", type=int, help="runs of which a row is the median (default: 3)")
     parser.add_argument("--work", help="directory for the archives (default: a temporary one, removed at the end)")
     return parser.parse_args()
