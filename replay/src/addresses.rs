@@ -12,7 +12,7 @@ use crate::survey::{Allocations, Survey};
 /// Granularity of what is reserved, in bytes.
 const GRANULE_BYTES: u64 = crate::placement::BLOCK_BYTES;
 /// Where a granule is not free as a whole: the largest granularity at which devices map memory.
-const PAGE_BYTES: u64 = 2 << 20;
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 
 /// What an archive allocates on devices, and the address ranges that are kept free for it.
 #[derive(Debug)]
@@ -59,7 +59,8 @@ impl RecordedAddresses {
         self.allocations.reserved.iter().any(|&(base, reserved_end)| base < end && start < reserved_end)
     }
 
-    /// Gives the addresses from `start` to `end` back to whoever asks for them next.
+    /// Gives the addresses from `start` to `end` back to whoever asks for them next. What the runtime has mapped over them
+    /// meanwhile is its own.
     pub(crate) fn give_back(&self, start: u64, end: u64) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).give_back(start, end);
     }
@@ -92,11 +93,20 @@ impl Held {
     fn give_back(&mut self, start: u64, end: u64) {
         let touched: Vec<(u64, u64)> =
             self.0.range(..end).rev().take_while(|&(_, &held_end)| held_end > start).map(|(&s, &e)| (s, e)).collect();
+        if touched.is_empty() {
+            return;
+        }
+        let empty = empty_mappings(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
         for (held_start, held_end) in touched {
             self.0.remove(&held_start);
             let (from, to) = (held_start.max(start), held_end.min(end));
-            // SAFETY: the range lies in one that `take` mapped and that is still mapped; nobody uses it.
-            unsafe { libc::munmap(from as *mut libc::c_void, (to - from) as usize) };
+            for &(empty_start, empty_end) in &empty {
+                let (from, to) = (from.max(empty_start), to.min(empty_end));
+                if from < to {
+                    // SAFETY: the range lies in one that `take` mapped, and is still a mapping that nobody may access.
+                    unsafe { libc::munmap(from as *mut libc::c_void, (to - from) as usize) };
+                }
+            }
             if held_start < from {
                 self.0.insert(held_start, from);
             }
@@ -107,6 +117,19 @@ impl Held {
     }
 }
 
+/// The anonymous mappings without access in the text of `/proc/self/maps`.
+fn empty_mappings(maps: &str) -> Vec<(u64, u64)> {
+    maps.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let is_empty = fields.next()? == "---p" && fields.nth(1)? == "00:00";
+            let parsed = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+            is_empty.then_some(parsed)
+        })
+        .collect()
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.give_back(0, u64::MAX);
@@ -114,7 +137,7 @@ impl Drop for Held {
 }
 
 /// The allocations' addresses in whole granules of this size, those that touch as one.
-fn joined(found: &[(u64, u64, i32)], granule_bytes: u64) -> Vec<(u64, u64)> {
+pub(crate) fn joined(found: &[(u64, u64, i32)], granule_bytes: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = found
         .iter()
         .map(|&(base, size_bytes, _)| {
@@ -175,6 +198,24 @@ mod tests {
         assert!(is_mapped(start + 16 * page));
         held.give_back(start, start + 64 * page);
         assert!(!is_mapped(start) && !is_mapped(start + 63 * page) && held.0.is_empty());
+    }
+
+    #[test]
+    fn what_was_mapped_over_a_held_range_stays() {
+        let page = 4096;
+        let start = free_range(64 * page);
+        let mut held = Held::default();
+        assert!(held.take(start, start + 64 * page));
+        let (flags, access) =
+            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED, libc::PROT_READ | libc::PROT_WRITE);
+        let over = (start + 8 * page) as *mut libc::c_void;
+        // SAFETY: over a part of the range that this test holds, and nobody uses.
+        assert_eq!(unsafe { libc::mmap(over, page as usize, access, flags, -1, 0) }, over);
+        held.give_back(start, start + 64 * page);
+        assert!(!is_mapped(start) && !is_mapped(start + 9 * page));
+        assert!(is_mapped(start + 8 * page));
+        // SAFETY: mapped above.
+        unsafe { libc::munmap(over, page as usize) };
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::device_map::DeviceMap;
 use crate::driver::{ReplayOptions, replay};
 use crate::info::{Calls, Condition, EventRange, Filter, Glob, InfoError, InfoOptions, Output, print_path};
 use crate::launched;
+use crate::layout;
 use crate::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
@@ -423,8 +424,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         return result;
     }
     let archive = Archive::open(path).map_err(|error| error.to_string())?;
-    for warning in archive.warnings() {
-        eprintln!("[HRR] warning: {warning}");
+    if !layout::is_another_try() {
+        for warning in archive.warnings() {
+            eprintln!("[HRR] warning: {warning}");
+        }
     }
     if let Some(log) = &arguments.check_order {
         return check_order(&archive, log);
@@ -451,6 +454,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let placed = choices.placement == PlacementPolicy::WherePossible;
     // Before the runtime takes addresses for itself.
     let survey = Arc::new(Survey::of(&archive));
+    if placed {
+        layout::try_again_if_crowded(&survey);
+    }
     let addresses = placed.then(|| Arc::new(RecordedAddresses::reserve(&survey)));
     let runtime = {
         let _bound = limit.map(|limit| watchdog::bound("loading the HIP runtime", limit, on_hang.clone()));

@@ -26,6 +26,7 @@ pub(crate) mod instruction;
 #[doc(hidden)]
 pub mod large_pages;
 pub(crate) mod launched;
+mod layout;
 #[doc(hidden)]
 pub mod measure;
 pub(crate) mod memory_node;

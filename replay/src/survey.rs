@@ -11,6 +11,7 @@ use hrr_format::stream_file::{Damage, StreamFile};
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
+use crate::addresses::joined;
 use crate::plan::bounds::MAX_ALLOCATION_BYTES;
 use crate::plan::lower::{RecordInputs, out_bytes, word_at};
 
@@ -62,6 +63,11 @@ impl Tells {
 }
 
 impl Survey {
+    /// The addresses of the device allocations, in pages of this size: start and end.
+    pub(crate) fn device_ranges(&self, page_bytes: u64) -> Vec<(u64, u64)> {
+        joined(&self.allocations.found, page_bytes)
+    }
+
     /// Goes over all records.
     pub fn of(archive: &Archive) -> Self {
         let tells: Vec<Tells> = (0..archive.manifest().apis.len())

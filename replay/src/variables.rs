@@ -13,7 +13,7 @@ pub(crate) fn all() -> Vec<Variable> {
 }
 
 /// What the player reads.
-const VARIABLES: [Variable; 23] = [
+const VARIABLES: [Variable; 24] = [
     Variable::new(
         "HIP_HRR_D2H_ATOL",
         "NUMBER",
@@ -100,6 +100,12 @@ const VARIABLES: [Variable; 23] = [
     .only_for(Audience::Tests),
     Variable::new("HRR_REPLAY_PROCESS_DIRECTORY", "NAME", "Which process of an archive a child of --all-processes replays.")
         .only_for(Audience::Internal),
+    Variable::new(
+        "HRR_REPLAY_ADDRESS_TRIES",
+        "N",
+        "How often a replay has started itself again because recorded addresses lay where the process had its own.",
+    )
+    .only_for(Audience::Internal),
     Variable::new("HRR_REPLAY_START_SOCKET", "N", "The socket at which it waits for the others.")
         .only_for(Audience::Internal),
 ];

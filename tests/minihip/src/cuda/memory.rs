@@ -242,7 +242,15 @@ cuda_api! {
         }
         Ok(())
     }
-    fn hipPointerSetAttribute(value: In<u8>, attribute: i32, address: usize) { cu::pointer_set_attribute(value.address(), attribute, address) }
+    fn hipPointerSetAttribute(value: In<u8>, attribute: i32, address: usize) {
+        /// `HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
+        const SYNC_MEMOPS: i32 = 6;
+        match cu::pointer_set_attribute(value.address(), attribute, address) {
+            // The driver has it not for memory of the virtual memory interface; HIP takes it for any.
+            Err(HipError::NOT_SUPPORTED) if attribute == SYNC_MEMOPS => Ok(()),
+            result => result,
+        }
+    }
     fn hipMemAdvise(address: usize, len_bytes: usize, advice: i32, device: i32) { advise(address, len_bytes, advice, location(device)?) }
     fn hipMemAdvise_v2(address: usize, len_bytes: usize, advice: i32, location: MemLocation) { advise(address, len_bytes, advice, location) }
     fn hipMemPrefetchAsync(address: usize, len_bytes: usize, device: i32, stream: usize) { prefetch(address, len_bytes, location(device)?, stream) }

@@ -22,6 +22,8 @@
 //! | priorities | 0 lowest, negative higher | 1 to -1; 1 and 0 are CUDA's 0 | [`stream`] |
 //! | waits on memory with a mask | none | only the full mask, else `hipErrorNotSupported` | [`stream`] |
 //! | addresses asked for | given out only if they were free when the driver started, in blocks of 32 MiB | what is kept free for later counts as free | [`address_space`] |
+//! | `SYNC_MEMOPS` of mapped memory | not supported | taken | [`memory`] |
+//! | format of a resource view | must be given | 0: the resource's | [`texture`] |
 //! | pointers of pageable memory | an error | success with type "unregistered" | [`memory`] |
 //! | device memory shown by a copy's kind | the struct must name the right kind | any kind, found by the address | [`copy`] |
 //! | graph node parameters of kernels | a `CUfunction` | a host stub or a function, returned as given | [`graph`] |

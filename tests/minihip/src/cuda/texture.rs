@@ -35,6 +35,29 @@ fn resource(resource: &Resource) -> HipResult<(DrvResourceDesc, Layout)> {
     Ok((desc, layout))
 }
 
+/// `CUresourceViewFormat` of elements: for each kind of number in turn, those of 1, 2 and 4 channels.
+fn view_format(layout: &Layout) -> Option<i32> {
+    // By `CUarray_format`: unsigned of 8, 16 and 32 bits, signed, half and single floats.
+    let first = match layout.format {
+        0x01 => 1,
+        0x08 => 4,
+        0x02 => 7,
+        0x09 => 10,
+        0x03 => 13,
+        0x0a => 16,
+        0x10 => 19,
+        0x20 => 22,
+        _ => return None,
+    };
+    let channels = match layout.channels {
+        1 => 0,
+        2 => 1,
+        4 => 2,
+        _ => return None,
+    };
+    Some(first + channels)
+}
+
 /// Makes an object on the current device.
 pub(crate) fn create(
     of: Use,
@@ -52,7 +75,14 @@ pub(crate) fn create(
             if layout.kind()? == FloatKind::Float {
                 texture.flags &= !READ_AS_INTEGER;
             }
-            let view = view.map(|view| DrvResourceViewDesc { view: *view, reserved: [0; 16] });
+            // The driver wants to be told what HIP takes from the resource.
+            let format =
+                |view: &ResourceViewDesc| if view.format == 0 { view_format(&layout) } else { Some(view.format) };
+            let whole = |view: &ResourceViewDesc| -> HipResult<DrvResourceViewDesc> {
+                let view = ResourceViewDesc { format: format(view).ok_or(HipError::INVALID_VALUE)?, ..*view };
+                Ok(DrvResourceViewDesc { view, reserved: [0; 16] })
+            };
+            let view = view.map(whole).transpose()?;
             let view = view.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             got(|object| cu::tex_object_create(object, &desc, &texture, view))?
         }
