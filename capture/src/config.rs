@@ -1,32 +1,19 @@
 //! What the environment asks for: the one place that decides whether to record, where to, and whether contents are
 //! recorded too.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use hrr_format::manifest::RANK_VARIABLES;
 use hrr_format::stream_file::ContentsMode;
 
-use crate::ring;
-use crate::window::trigger::Trigger;
+use crate::settings::{self, Doubt, HostSnapshots, Settings, Trigger};
 
 /// Directory of the archive; unset or blank means that nothing is recorded.
 const OUTPUT: &CStr = c"HIP_HRR_CAPTURE_OUTPUT";
 /// `1` records contents too.
-const CONTENT: &CStr = c"HIP_HRR_CAPTURE_CONTENT";
-/// `0` leaves out what the host stores in memory that devices use directly.
-const HOST_SNAPSHOTS: &CStr = c"HIP_HRR_HOST_SNAPSHOTS";
-/// Largest allocation in MiB that is looked through for it, and all of them together.
-const HOST_SNAPSHOT_MAX_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_MAX_MB";
-const HOST_SNAPSHOT_TOTAL_MB: &CStr = c"HIP_HRR_HOST_SNAPSHOT_TOTAL_MB";
-/// `all` looks through all such memory before each launch, and not only through what the launch is given addresses in.
-const HOST_SNAPSHOT_SCOPE: &CStr = c"HIP_HRR_HOST_SNAPSHOT_SCOPE";
-/// Records only a window of the program.
-const WINDOW: &CStr = c"HIP_HRR_CAPTURE_WINDOW";
-/// Keeps the last calls only.
-const FLIGHT_RECORDER: &CStr = c"HIP_HRR_FLIGHT_RECORDER";
-
+const CONTENT: &str = "HIP_HRR_CAPTURE_CONTENT";
 /// What the environment asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -53,26 +40,8 @@ pub(crate) struct Config {
     pub(crate) window: Option<Trigger>,
     /// Most bytes of stream files, where only the last calls are kept, without contents.
     pub(crate) flight_recorder_bytes: Option<u64>,
-}
-
-/// How memory that devices use directly is looked through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostSnapshots {
-    /// Largest allocation in bytes.
-    pub(crate) max_bytes: u64,
-    /// All allocations together, in bytes; as much memory is taken for copies of them.
-    pub(crate) total_bytes: u64,
-    /// Which memory is looked through before a launch.
-    pub(crate) scope: Scope,
-}
-
-/// Which memory is looked through before a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// What the launch is given addresses in.
-    Arguments,
-    /// All that devices can use.
-    All,
+    /// Values that mean nothing, for which something else is used.
+    pub(crate) doubts: Vec<Doubt>,
 }
 
 /// Reads the environment.
@@ -89,52 +58,39 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
     if privileged {
         return Request::Privileged;
     }
-    // The only reader of the variable: everything else asks the `Config` of the process.
-    let contents = match variable(CONTENT) {
-        Some(value) if value.as_bytes().trim_ascii() == b"1" => ContentsMode::Contents,
-        _ => ContentsMode::MetadataOnly,
+    let text = |name: &str| {
+        let name = CString::new(name).ok()?;
+        variable(&name).map(|value| value.to_string_lossy().into_owned())
     };
-    let host_snapshots = if contents == ContentsMode::Contents { host_snapshots(variable) } else { None };
+    let Settings { window, flight_recorder_bytes, host_snapshots, mut doubts } = match Settings::read(&text) {
+        Ok(settings) => settings,
+        Err(reason) => return Request::Wrong(reason),
+    };
+    // The only reader of the variable: everything else asks the `Config` of the process.
+    let contents = match settings::switch(&text, CONTENT, "no contents are recorded", &mut doubts) {
+        Some(true) => ContentsMode::Contents,
+        Some(false) | None => ContentsMode::MetadataOnly,
+    };
+    if flight_recorder_bytes.is_some() && contents == ContentsMode::Contents {
+        return Request::Wrong(format!(
+            "a flight recorder keeps no contents: HIP_HRR_FLIGHT_RECORDER excludes {CONTENT}=1"
+        ));
+    }
+    if let Some(text) = rank_text(variable).filter(|text| rank_number(text).is_none()) {
+        let what = format!("the rank {} is no number", text.to_string_lossy());
+        doubts.push(Doubt { what, instead: "the manifest names none".to_owned() });
+    }
+    let host_snapshots = host_snapshots.filter(|_| contents == ContentsMode::Contents);
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
-    let ring = variable(FLIGHT_RECORDER).map(|value| value.to_string_lossy().into_owned());
-    let ring = ring.filter(|text| !text.trim().is_empty()).map(|text| ring::size(&text)).transpose();
-    match (windows(variable), ring) {
-        (Ok(Some(_)), Ok(Some(_))) => {
-            Request::Wrong("HIP_HRR_CAPTURE_WINDOW and HIP_HRR_FLIGHT_RECORDER exclude each other".to_owned())
-        }
-        (Ok(_), Ok(Some(_))) if contents == ContentsMode::Contents => Request::Wrong(
-            "a flight recorder keeps no contents: HIP_HRR_FLIGHT_RECORDER excludes HIP_HRR_CAPTURE_CONTENT=1"
-                .to_owned(),
-        ),
-        (Ok(window), Ok(flight_recorder_bytes)) => {
-            Request::Record(Config { root, contents, host_snapshots, window, flight_recorder_bytes })
-        }
-        (Err(reason), _) | (_, Err(reason)) => Request::Wrong(reason),
-    }
+    Request::Record(Config { root, contents, host_snapshots, window, flight_recorder_bytes, doubts })
 }
 
 /// What part of the program is recorded, as the environment says; `None` where that is all of it, or says nothing sensible.
 pub(crate) fn window() -> Option<Trigger> {
-    windows(&variable).ok().flatten()
-}
-
-fn windows(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Result<Option<Trigger>, String> {
-    let text = variable(WINDOW).map(|value| value.to_string_lossy().into_owned());
-    text.filter(|text| !text.trim().is_empty()).map(|text| Trigger::parse(&text)).transpose()
-}
-
-fn host_snapshots(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<HostSnapshots> {
-    let is = |name: &CStr, word: &[u8]| variable(name).is_some_and(|value| value.as_bytes().trim_ascii() == word);
-    let bytes = |name: &CStr, default: u64| {
-        let value = variable(name).and_then(|value| value.to_str()?.trim().parse().ok());
-        u64::saturating_mul(value.unwrap_or(default), 1 << 20)
-    };
-    (!is(HOST_SNAPSHOTS, b"0")).then(|| HostSnapshots {
-        max_bytes: bytes(HOST_SNAPSHOT_MAX_MB, 64),
-        total_bytes: bytes(HOST_SNAPSHOT_TOTAL_MB, 1024),
-        scope: if is(HOST_SNAPSHOT_SCOPE, b"all") { Scope::All } else { Scope::Arguments },
-    })
+    settings::window(&|name| variable(&CString::new(name).ok()?).map(|value| value.to_string_lossy().into_owned()))
+        .ok()
+        .flatten()
 }
 
 /// Whether this library is in the process because the loader was asked to preload it.
@@ -187,7 +143,7 @@ fn keyword(word: &[u8], variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<
         b"rank" => Some(rank_text(variable).unwrap_or_else(|| "0".into())),
         _ => {
             let name = word.strip_prefix(b"env{")?.strip_suffix(b"}")?;
-            let name = std::ffi::CString::new(name).ok()?;
+            let name = CString::new(name).ok()?;
             Some(variable(&name).unwrap_or_default())
         }
     }
@@ -195,7 +151,11 @@ fn keyword(word: &[u8], variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<
 
 /// The rank of this process in its job, where a launcher gave it one.
 pub(crate) fn rank() -> Option<u64> {
-    rank_text(&variable)?.to_str()?.trim().parse().ok()
+    rank_number(&rank_text(&variable)?)
+}
+
+fn rank_number(text: &OsStr) -> Option<u64> {
+    text.to_str()?.trim().parse().ok()
 }
 
 fn rank_text(variable: &dyn Fn(&CStr) -> Option<OsString>) -> Option<OsString> {
@@ -213,6 +173,7 @@ fn hostname() -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Scope;
 
     fn with(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&CStr) -> Option<OsString> {
         move |name| {
@@ -241,7 +202,7 @@ mod tests {
         assert_eq!(mode(&with(&[("HIP_HRR_CAPTURE_OUTPUT", "/x")])), ContentsMode::MetadataOnly);
         for (value, expected) in [("1", ContentsMode::Contents), ("0", ContentsMode::MetadataOnly)] {
             let variable = |name: &CStr| match name {
-                name if name == CONTENT => Some(OsString::from(value)),
+                name if name.to_bytes() == CONTENT.as_bytes() => Some(OsString::from(value)),
                 name if name == OUTPUT => Some(OsString::from("/x")),
                 _ => None,
             };

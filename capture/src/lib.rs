@@ -3,7 +3,7 @@
 //! | idea | modules |
 //! |---|---|
 //! | getting between a program and HIP | [`shims`], [`real`], [`tables`], [`runtime`], [`dlsym`], [`elf`] |
-//! | whether and where to record, and saying so | [`config`], [`notice`], [`journal`] |
+//! | whether and where to record, and saying so | [`config`], [`settings`], [`notice`], [`journal`] |
 //! | one process's recording, from first call to exit | [`process`], [`process_end`], [`manifest`], [`description`], [`alive`] |
 //! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
@@ -36,6 +36,7 @@ mod recorder;
 mod ring;
 mod runtime;
 mod sections;
+mod settings;
 mod shims;
 mod small_stack;
 mod tables;

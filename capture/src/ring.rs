@@ -18,8 +18,6 @@ use crate::writer::thread_stream::RING_PARTS;
 const LEAST_RING_BYTES: u64 = 64 << 10;
 /// Largest ring of a thread in bytes.
 const MOST_RING_BYTES: u64 = 64 << 20;
-/// Smallest size that can be asked for.
-pub(crate) const LEAST_BYTES: u64 = 2 * LEAST_RING_BYTES;
 /// A thread's share of what is left.
 const SHARE: u64 = 16;
 /// Granularity of rings: a page.
@@ -92,39 +90,9 @@ impl Rings {
     }
 }
 
-/// Reads a size: a number, and `K`, `M` or `G`.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let trimmed = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i']);
-    let digits = trimmed.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match trimmed[digits.len()..].to_ascii_uppercase().as_str() {
-        "" => Some(0),
-        "K" => Some(10),
-        "M" => Some(20),
-        "G" => Some(30),
-        _ => None,
-    };
-    let bytes = shift.zip(digits.trim().parse::<u64>().ok()).and_then(|(shift, number)| number.checked_mul(1 << shift));
-    bytes.filter(|&bytes| bytes >= LEAST_BYTES).ok_or_else(|| {
-        format!("HIP_HRR_FLIGHT_RECORDER={text} is no size of at least {}K, as 64M is one", LEAST_BYTES >> 10)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read() {
-        for (text, bytes) in [("64M", 64 << 20), (" 1g ", 1 << 30), ("200000", 200_000), ("128KiB", 128 << 10)] {
-            assert_eq!(size(text), Ok(bytes));
-        }
-        for text in ["", "M", "-1M", "1T", "100K", "99999999999999G"] {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn rings_never_take_more_than_their_size() {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use hrr_tests::built;
 use hrr_tests::process::{Finished, run, with_clean_environment};
-use hrr_tests::recording::Scratch;
+use hrr_tests::recording::{Contents, Scratch, recorded};
 use hrr_tests::workload::Workload;
 use program::{LIMIT, LINKED, SHARED, compile};
 
@@ -118,6 +118,77 @@ fn nothing_recorded_has_a_reason() {
     let refused = launch(&scratch, &["-o", "/proc/nowhere/x.hrr", "--", text(&workload("saxpy_reduce"))]);
     refused.expect_code(0);
     assert!(verdict(&refused).contains("could not be recorded: /proc/nowhere"), "{refused}");
+}
+
+/// Formerly a window that meant nothing was refused inside the program, which ran to its end unrecorded, and a size of the host's
+/// memory that was no number stood for the default in silence.
+#[test]
+fn settings_that_mean_nothing_keep_the_program_from_starting() {
+    let scratch = Scratch::new("settings");
+    let ran = scratch.path().join("ran");
+    let script = format!("touch {}", text(&ran));
+    let cases: [(&[&str], &[(&str, &str)], &str); 8] = [
+        (&["--window", "launches:9..3"], &[], "HIP_HRR_CAPTURE_WINDOW=launches:9..3 is none of launches:A..B"),
+        (&["--window", "tomorrow"], &[], "HIP_HRR_CAPTURE_WINDOW=tomorrow is none of"),
+        (&["--flight-recorder", "64"], &[], "HIP_HRR_FLIGHT_RECORDER=64 is no size of at least 128K"),
+        (&[], &[("HIP_HRR_HOST_SNAPSHOT_MAX_MB", "abc")], "HIP_HRR_HOST_SNAPSHOT_MAX_MB=abc is no whole number of MiB"),
+        (&["--content"], &[("HIP_HRR_HOST_SNAPSHOT_TOTAL_MB", "-1")], "HIP_HRR_HOST_SNAPSHOT_TOTAL_MB=-1 is no whole"),
+        (
+            &[],
+            &[("HIP_HRR_HOST_SNAPSHOT_SCOPE", "none")],
+            "HIP_HRR_HOST_SNAPSHOT_SCOPE=none is neither all nor arguments",
+        ),
+        (&[], &[("HIP_HRR_HOST_SNAPSHOTS", "off")], "HIP_HRR_HOST_SNAPSHOTS=off is neither 0 nor 1"),
+        (&["--print-environment", "--window", "x"], &[], "HIP_HRR_CAPTURE_WINDOW=x is none of"),
+    ];
+    for (options, variables, expected) in cases {
+        let arguments = [options, &["--", "sh", "-c", script.as_str()]].concat();
+        let mut command = command(&scratch, &arguments);
+        command.envs(variables.iter().copied());
+        let run = run(&mut command, LIMIT);
+        run.expect_code(125);
+        assert!(run.stderr.starts_with(&format!("hrr-capture: {expected}")), "{run}");
+        assert_eq!((run.stderr.lines().count(), run.stdout.as_str()), (1, ""), "{run}");
+        assert!(!ran.exists(), "{run}");
+    }
+    // What the launcher takes out of the environment is not looked at.
+    let mut command = command(&scratch, &["--", "sh", "-c", &script]);
+    run(command.env("HIP_HRR_CAPTURE_WINDOW", "x"), LIMIT).expect_code(0);
+    assert!(ran.exists());
+}
+
+#[test]
+fn settings_that_mean_nothing_are_named_by_the_recorder() {
+    let scratch = Scratch::new("settings-by-hand");
+    let saxpy = Workload::listed("saxpy_reduce");
+    for (name, value, expected) in [
+        (
+            "HIP_HRR_HOST_SNAPSHOT_MAX_MB",
+            "abc",
+            "HIP_HRR_HOST_SNAPSHOT_MAX_MB=abc is no whole number of MiB: 64 is used",
+        ),
+        (
+            "HIP_HRR_HOST_SNAPSHOT_TOTAL_MB",
+            "1.5",
+            "HIP_HRR_HOST_SNAPSHOT_TOTAL_MB=1.5 is no whole number of MiB: 1024 is used",
+        ),
+        (
+            "HIP_HRR_HOST_SNAPSHOT_SCOPE",
+            "x",
+            "HIP_HRR_HOST_SNAPSHOT_SCOPE=x is neither all nor arguments: arguments is used",
+        ),
+        ("HIP_HRR_HOST_SNAPSHOTS", "x", "HIP_HRR_HOST_SNAPSHOTS=x is neither 0 nor 1: they are recorded"),
+        ("HIP_HRR_CAPTURE_CONTENT", "yes", "HIP_HRR_CAPTURE_CONTENT=yes is neither 0 nor 1: no contents are recorded"),
+        ("SLURM_PROCID", "first", "the rank first is no number: the manifest names none"),
+    ] {
+        let mut command = saxpy.command();
+        recorded(&mut command, &scratch.path().join(name), Contents::Recorded);
+        let run = run(command.env(name, value), LIMIT);
+        run.expect_code(0);
+        let lines: Vec<_> = run.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{run}");
+        assert_eq!(lines[1], format!("[HRR capture] {expected}"));
+    }
 }
 
 #[test]

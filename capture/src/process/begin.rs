@@ -91,6 +91,9 @@ fn start() {
             journal::recording(&process.dir);
             if !FORKED.load(Ordering::Relaxed) {
                 say_recording(process);
+                for doubt in &process.config.doubts {
+                    notice::line(format_args!("{doubt}"));
+                }
             }
             let open = if process.windows.is_some() { gate::WINDOWED } else { gate::RECORDING };
             // Release: a thread that sees the gate open sees the process, the plans and the clock.

@@ -6,8 +6,9 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::trigger::{self, Trigger, Wanted};
+use super::trigger::{self, Wanted};
 use crate::errno::KeepErrno;
+use crate::settings::Trigger;
 use crate::{config, process, recorder};
 
 /// The window is open, or closed, as was asked for.

@@ -30,10 +30,11 @@ use std::time::{Duration, Instant};
 use crate::contents::graph_copies;
 use crate::plan::Plan;
 use crate::process::{self, Process};
+use crate::settings::Trigger;
 use crate::writer::ThreadStream;
 use crate::{manifest, notice, small_stack};
 use objects::Objects;
-use trigger::{Moment, Trigger};
+use trigger::Moment;
 
 /// Values of [`STATE`].
 mod state {

@@ -1,17 +1,9 @@
-//! What opens and closes a window: `HIP_HRR_CAPTURE_WINDOW`.
-//!
-//! | value | a window is open |
-//! |---|---|
-//! | `launches:A..B` | from launch A, counted from 0, up to, not including, launch B; kernels and graphs count one each |
-//! | `time:A..B` | from A to B after the process's first HIP call: numbers with `ms`, `s` (or nothing) or `m` |
-//! | `signal` | between an odd SIGUSR2 and the next one |
-//! | `api` | between `hrr_capture_start()` and `hrr_capture_stop()` |
-//!
-//! B may be left out: the window is then open until the process ends.
+//! What opens and closes a window: launches that are counted, time that passes, signals and the program's own requests.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use crate::settings::Trigger;
 
 /// Launches entered so far.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -21,19 +13,6 @@ static SIGNALS: AtomicU64 = AtomicU64::new(0);
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// The handler that SIGUSR2 had before ours.
 static BEFORE: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
-
-/// When windows are open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// Between two launches.
-    Launches { from: u64, to: Option<u64> },
-    /// Between two moments after the first call.
-    Time { from: Duration, to: Option<Duration> },
-    /// From one SIGUSR2 to the next.
-    Signal,
-    /// As the program says.
-    Api,
-}
 
 /// What a call that is entered tells a trigger.
 #[derive(Clone, Copy, Debug)]
@@ -51,30 +30,6 @@ impl Moment {
 }
 
 impl Trigger {
-    /// Reads the variable's value.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "HIP_HRR_CAPTURE_WINDOW={text} is none of launches:A..B, time:A..B, signal and api, with A less than B"
-            )
-        };
-        let (word, range) = text.trim().split_once(':').unwrap_or((text.trim(), ""));
-        let trigger = match (word, range.split_once("..")) {
-            ("signal", None) if range.is_empty() => Some(Trigger::Signal),
-            ("api", None) if range.is_empty() => Some(Trigger::Api),
-            ("launches", Some((from, to))) => {
-                let number = |text: &str| text.trim().parse::<u64>().ok();
-                ends(from, to, number).map(|(from, to)| Trigger::Launches { from, to })
-            }
-            ("time", Some((from, to))) => ends(from, to, duration).map(|(from, to)| Trigger::Time { from, to }),
-            _ => None,
-        };
-        trigger.ok_or_else(wrong)
-    }
-
     /// Whether a window is to be opened before a call that is entered now.
     pub(super) fn opens(&self, moment: &Moment, began: Instant) -> bool {
         match *self {
@@ -151,66 +106,9 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context
     }
 }
 
-fn ends<T: PartialOrd + Copy>(from: &str, to: &str, parse: impl Fn(&str) -> Option<T>) -> Option<(T, Option<T>)> {
-    let from = parse(from)?;
-    let to = if to.trim().is_empty() { None } else { Some(parse(to)?) };
-    to.is_none_or(|to| from < to).then_some((from, to))
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let seconds = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * seconds).ok()
-}
-
-impl fmt::Display for Trigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Trigger::Launches { from, to } => {
-                write!(f, "launches:{from}..")?;
-                to.map_or(Ok(()), |to| write!(f, "{to}"))
-            }
-            Trigger::Time { from, to } => {
-                write!(f, "time:{}ms..", from.as_millis())?;
-                to.map_or(Ok(()), |to| write!(f, "{}ms", to.as_millis()))
-            }
-            Trigger::Signal => f.write_str("signal"),
-            Trigger::Api => f.write_str("api"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn triggers_are_read_and_written_alike() {
-        let time = |from, to| Trigger::Time { from: Duration::from_millis(from), to: Some(Duration::from_millis(to)) };
-        for (text, expected, written) in [
-            ("launches:100..200", Trigger::Launches { from: 100, to: Some(200) }, "launches:100..200"),
-            ("launches:5..", Trigger::Launches { from: 5, to: None }, "launches:5.."),
-            ("time:1.5s..2m", time(1500, 120_000), "time:1500ms..120000ms"),
-            ("time:20ms..1", time(20, 1000), "time:20ms..1000ms"),
-            (" signal ", Trigger::Signal, "signal"),
-            ("api", Trigger::Api, "api"),
-        ] {
-            let trigger = Trigger::parse(text).unwrap();
-            assert_eq!((trigger, trigger.to_string().as_str()), (expected, written));
-            assert_eq!(Trigger::parse(written), Ok(trigger));
-        }
-        for text in
-            ["", "launches", "launches:2..1", "launches:1..1", "launches:..5", "time:1h..", "signal:1..2", "time:-1..2"]
-        {
-            assert!(Trigger::parse(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn launches_open_and_close_at_their_numbers() {

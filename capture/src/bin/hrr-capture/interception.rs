@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::settings::Settings;
+
 /// File name of the recorder.
 const LIBRARY: &str = "libhrr_capture.so";
 /// Where the recorder lies, seen from the directory of this program: installed, or in a build tree.
@@ -31,6 +33,9 @@ pub(crate) enum InterceptionError {
         /// The library.
         path: PathBuf,
     },
+    /// The recorder would not begin, or would use something else than what was asked for.
+    #[error("{0}")]
+    Setting(String),
     /// The output has no name.
     #[error("--output: the directory's name is empty")]
     OutputEmpty,
@@ -86,7 +91,20 @@ impl Interception {
         if let Some(journal) = journal {
             variables.push(("HIP_HRR_CAPTURE_JOURNAL", journal.as_os_str().to_owned()));
         }
-        Ok(Interception { variables, removed })
+        let interception = Interception { variables, removed };
+        interception.check()?;
+        Ok(interception)
+    }
+
+    /// Reads the settings as the recorder will, while whoever gave them can still be told.
+    fn check(&self) -> Result<(), InterceptionError> {
+        let lookup = |name: &str| {
+            let set = self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+            let inherited = || std::env::var_os(name).filter(|_| !self.removed.contains(&name));
+            set.or_else(inherited).map(|value| value.to_string_lossy().into_owned())
+        };
+        let settings = Settings::read(&lookup).map_err(InterceptionError::Setting)?;
+        settings.doubts.into_iter().next().map_or(Ok(()), |doubt| Err(InterceptionError::Setting(doubt.what)))
     }
 
     /// The variables to set.

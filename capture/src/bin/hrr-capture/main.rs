@@ -5,6 +5,7 @@
 //! * [`launch`]: starting the program, passing signals on, and its exit status
 //! * [`journal`]: what the recorder reported while the program ran
 //! * [`program`]: what can be told of a program from its file
+//! * [`settings`]: what the recorder's variables may hold
 //! * [`variables`]: the recorder's environment variables, as help and reference tell them
 //! * [`verdict`]: the lines at the end
 //! * [`check`]: `hrr-capture check`
@@ -19,6 +20,9 @@ mod interception;
 mod journal;
 mod launch;
 mod program;
+// The recorder's own: both must mean the same by a value.
+#[path = "../../settings.rs"]
+mod settings;
 mod variables;
 mod verdict;
 

@@ -14,7 +14,7 @@ pub(crate) const VARIABLES: [Variable; 14] = [
     Variable::new(
         "HIP_HRR_CAPTURE_CONTENT",
         "1",
-        "Record contents too: host buffers, kernel arguments, code objects. Anything but 1: only calls, handles and sizes.",
+        "Record contents too: host buffers, kernel arguments, code objects. Unset or 0: only calls, handles and sizes.",
     ),
     Variable::new(
         "HIP_HRR_CAPTURE_WINDOW",
@@ -32,7 +32,7 @@ pub(crate) const VARIABLES: [Variable; 14] = [
     Variable::new(
         "HIP_HRR_HOST_SNAPSHOTS",
         "0",
-        "With contents: leave out what the host stores in memory that devices use directly, without a copy. Anything but 0: it is \
+        "With contents: leave out what the host stores in memory that devices use directly, without a copy. Unset or 1: it is \
          recorded.",
     ),
     Variable::new(
@@ -48,8 +48,8 @@ pub(crate) const VARIABLES: [Variable; 14] = [
     ),
     Variable::new(
         "HIP_HRR_HOST_SNAPSHOT_SCOPE",
-        "all",
-        "Look through all such memory before each launch, not only through what its arguments point into.",
+        "all|arguments",
+        "all: look through all such memory before each launch, not only through what its arguments point into. Unset: arguments.",
     ),
     Variable::new(
         "LD_PRELOAD",
