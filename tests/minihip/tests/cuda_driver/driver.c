@@ -222,30 +222,63 @@ int cuEventDestroy_v2(void *event) { return event ? OK : INVALID_HANDLE; }
 int cuEventRecord(void *event, void *stream) { return (void)stream, event ? OK : INVALID_HANDLE; }
 int cuEventSynchronize(void *event) { return event ? OK : INVALID_HANDLE; }
 
-/* ---- modules: any name is a variable or a kernel of any module; what is called a pointer has 8 bytes, others 16 ---- */
+/* ---- modules: PTX as text, of which the names of kernels and variables are understood, and bytes that variables start as ---- */
 
-struct named { char name[64]; void *memory; struct named *next; };
+struct named { char name[4200]; void *memory; size_t bytes; struct module *module; struct named *next; };
 struct module { struct named *variables, *functions; };
-static struct named *by_name(struct named **list, const char *name, size_t bytes) {
-  for (struct named *n = *list; n; n = n->next)
-    if (!strcmp(n->name, name)) return n;
+static struct named *look(struct named *list, const char *name) {
+  for (; list; list = list->next)
+    if (!strcmp(list->name, name)) return list;
+  return 0;
+}
+static struct named *declare(struct module *module, struct named **list, const char *at) {
   struct named *made = calloc(1, sizeof *made);
-  snprintf(made->name, sizeof made->name, "%s", name);
-  if (bytes) allocate(&made->memory, bytes, DEVICE, 0), memset(made->memory, 0, bytes);
-  made->next = *list;
+  sscanf(at, "%4199[A-Za-z0-9_$]", made->name);
+  made->module = module, made->next = *list;
   return *list = made;
+}
+/* `.global .align 4 .b8 NAME[16] = {1, 2};` or `.global .u64 NAME;` */
+static void declare_variable(struct module *module, const char *at) {
+  size_t element = 1, count = 1;
+  while (*at == ' ' || *at == '.') {
+    at += *at == ' ';
+    if (*at != '.') break;
+    element = strstr(at, "64") && strstr(at, "64") < at + 5 ? 8 : strstr(at, "32") && strstr(at, "32") < at + 5 ? 4 : 1;
+    int is_aligned = !strncmp(at, ".align", 6);
+    at += strcspn(at, " ");
+    if (is_aligned) at += 1 + strcspn(at + 1, " ");
+  }
+  struct named *made = declare(module, &module->variables, at);
+  at += strlen(made->name);
+  if (*at == '[') count = strtoul(at + 1, 0, 10);
+  made->bytes = element * count;
+  allocate(&made->memory, made->bytes, DEVICE, 0);
+  memset(made->memory, 0, made->bytes);
+  const char *end = strchr(at, ';'), *open = strpbrk(at, "={;");
+  if (*open == '=' && open[2] == '{') open += 2;
+  for (size_t i = 0; open && open < end && i < count; i++) {
+    unsigned long value = strtoul(open + 1, 0, 10);
+    memcpy((char *)made->memory + i * element, &value, element);
+    open = strpbrk(open + 1, ",}");
+    if (!open || *open == '}') break;
+  }
 }
 int cuModuleLoadDataEx(struct module **out, const char *image, unsigned count, void *options, void *values) {
   (void)options, (void)values;
   if (count || !strstr(image, ".version")) return INVALID_VALUE;
-  return *out = calloc(1, sizeof **out), OK;
+  struct module *module = *out = calloc(1, sizeof **out);
+  for (const char *at = image; (at = strstr(at, ".entry ")); ) declare(module, &module->functions, at += 7);
+  for (const char *at = image; (at = strstr(at, ".global ")); ) declare_variable(module, at += 8);
+  return OK;
 }
 int cuModuleUnload(struct module *module) { return module ? OK : INVALID_HANDLE; }
 int cuModuleGetGlobal_v2(void **at, size_t *bytes, struct module *module, const char *name) {
-  *bytes = strstr(name, "pointer") && !strchr(name, '$') ? 8 : 16;
-  return *at = by_name(&module->variables, name, *bytes)->memory, OK;
+  struct named *found = look(module->variables, name);
+  return found ? (*at = found->memory, *bytes = found->bytes, OK) : NOT_FOUND;
 }
-int cuModuleGetFunction(struct named **out, struct module *module, const char *name) { return *out = by_name(&module->functions, name, 0), OK; }
+int cuModuleGetFunction(struct named **out, struct module *module, const char *name) {
+  return (*out = look(module->functions, name)) ? OK : NOT_FOUND;
+}
 int cuModuleGetFunctionCount(unsigned *count, struct module *module) {
   *count = 0;
   for (struct named *n = module->functions; n; n = n->next) ++*count;
@@ -259,10 +292,45 @@ int cuFuncGetName(const char **out, struct named *function) { return *out = func
 int cuFuncGetAttribute(int *value, int attribute, void *function) { return (void)attribute, (void)function, *value = 0, OK; }
 int cuFuncSetAttribute(void *function, int attribute, int value) { return (void)attribute, (void)function, (void)value, OK; }
 
+/* Linking: one text behind the other. */
+struct link { char *text; size_t bytes; };
+int cuLinkCreate_v2(unsigned count, void *options, void *values, struct link **out) {
+  (void)options, (void)values;
+  return *out = calloc(1, sizeof **out), (int)count;
+}
+int cuLinkAddData_v2(struct link *link, int kind, const char *data, size_t bytes, const char *name, unsigned count, void *o, void *v) {
+  (void)name, (void)o, (void)v;
+  if (kind != 1 || count || data[bytes - 1] || !strstr(data, ".version")) return INVALID_VALUE;
+  link->text = realloc(link->text, link->bytes + bytes);
+  memcpy(link->text + link->bytes, data, bytes);
+  link->bytes += bytes - 1;
+  return OK;
+}
+int cuLinkComplete(struct link *link, char **out, size_t *bytes) { return *out = link->text, *bytes = link->bytes + 1, OK; }
+int cuLinkDestroy(struct link *link) { return free(link->text), free(link), OK; }
+
+struct launch_config { unsigned sizes[6], shared; void *stream; struct { int id, pad; unsigned value[16]; } * attributes; unsigned count; };
+_Static_assert(sizeof(struct launch_config) == 56, "CUlaunchConfig");
+int cuOccupancyMaxPotentialClusterSize(int *size, void *function, const struct launch_config *c) {
+  return *size = 8, function && c->sizes[3] ? OK : INVALID_VALUE;
+}
+int cuOccupancyMaxActiveClusters(int *count, void *function, const struct launch_config *c) {
+  if (!function || c->count != 1 || c->attributes->id != 4) return INVALID_VALUE;
+  return *count = 132 / (int)c->attributes->value[0], OK;
+}
+
 static unsigned word(void **params, int i) { return *(uint32_t *)params[i]; }
-/* The standard kernels that tests launch; others do nothing. */
-static void run(const char *name, void **params) {
+/* The kernels that tests launch; others do nothing. */
+static void run(const struct named *function, void **params) {
+  const char *name = function->name;
+  if (!strcmp(name, "count_managed")) {
+    uint32_t *counters = *(uint32_t **)look(function->module->variables, "counters")->memory;
+    for (unsigned i = 0; i < word(params, 1); i++) counters[i] = counters[i] * word(params, 0) + i;
+    return;
+  }
   uint32_t *data = *(uint32_t **)params[0];
+  if (!strcmp(name, "transform"))
+    for (unsigned i = 0; i < word(params, 2); i++) data[i] += word(params, 1) + *(uint32_t *)look(function->module->variables, "operand")->memory;
   if (!strcmp(name, "mix"))
     for (unsigned i = 0; i < word(params, 3); i++) data[i] = data[i] * word(params, 1) + word(params, 2);
   if (!strcmp(name, "iota"))
@@ -273,7 +341,7 @@ static void run(const char *name, void **params) {
 int cuLaunchKernel(struct named *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void *stream, void **params, void **extra) {
   (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
-  return run(f->name, params), OK;
+  return run(f, params), OK;
 }
 
 /* ---- graphs: nodes run in the order they were added ---- */
@@ -373,7 +441,7 @@ int cuGraphLaunch(struct graph *exec, void *stream) {
   int code = OK;
   for (struct node *n = exec->first; n && !code; n = n->next) {
     if (n->is_off) continue;
-    if (n->type == 0) run(n->kernel.function->name, n->arguments);
+    if (n->type == 0) run(n->kernel.function, n->arguments);
     if (n->type == 1) code = cuMemcpy3D_v2(&n->copy);
     if (n->type == 2) fill(n->memset.dst, n->memset.pitch, &n->memset.value, n->memset.element, n->memset.width, n->memset.height);
   }
