@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../../kernels/hip_texture.h"
+
 enum { OK, INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500 };
 enum { HOST = 1, DEVICE = 2, ARRAY = 3, UNIFIED = 4 };
 
@@ -204,6 +206,9 @@ int cuTexObjectCreate(uint64_t *out, const struct resource *r, const struct text
   if (v) is.view = *v;
   return new_object(fake_textures, out, is);
 }
+int cuDeviceGetTexture1DLinearMaxWidth(size_t *elements, int format, unsigned channels, int device) {
+  return *elements = 1 << 28, channel_bytes(format) && channels ? device : INVALID_VALUE;
+}
 int cuTexObjectDestroy(uint64_t o) { return o < 64 && fake_textures[o].is_live ? (fake_textures[o].is_live = 0, OK) : INVALID_VALUE; }
 int cuSurfObjectCreate(uint64_t *out, const struct resource *r) {
   return is_image(r) && r->type == 0 ? new_object(fake_surfaces, out, (struct object){.is_live = 1, .resource = *r}) : INVALID_VALUE;
@@ -320,9 +325,87 @@ int cuOccupancyMaxActiveClusters(int *count, void *function, const struct launch
 }
 
 static unsigned word(void **params, int i) { return *(uint32_t *)params[i]; }
+static float number(void **params, int i) { return *(float *)params[i]; }
+static uint64_t wide(void **params, int i) { return *(uint64_t *)params[i]; }
+
+/* ---- sampling: as the CPU's kernels do it, with what the device leaves out ---- */
+
+static void set_level(struct hip_cpu_texture *of, unsigned at, struct array *a) {
+  size_t pitch = a->is.width * a->element;
+  of->level[at] = (struct hip_cpu_texture_level){a->data, pitch, pitch * or_one(a->is.height), a->is.width, or_one(a->is.height), or_one(a->is.depth)};
+  of->level_count = at + 1;
+}
+static struct hip_cpu_texture image_of(const struct object *object) {
+  const struct resource *r = &object->resource;
+  const struct texture *t = &object->texture;
+  struct hip_cpu_texture of = {0};
+  int format = (int)(uint32_t)r->words[1];
+  of.channels = (unsigned)(r->words[1] >> 32);
+  struct array *first = r->type == 0 ? (struct array *)r->words[0] : r->type == 1 ? ((struct mipmap *)r->words[0])->level[0] : 0;
+  if (first) format = first->is.format, of.channels = first->is.channels;
+  of.channel_bytes = (unsigned)channel_bytes(format);
+  of.channel_kind = format >= 0x10 ? HIP_CPU_FLOAT : format < 8 ? HIP_CPU_UNSIGNED : HIP_CPU_SIGNED;
+  size_t element = (size_t)of.channels * of.channel_bytes;
+  if (r->type == 0) set_level(&of, 0, first);
+  if (r->type == 1) {
+    struct mipmap *mipmap = (struct mipmap *)r->words[0];
+    unsigned from = object->has_view ? object->view.levels[0] : 0, to = object->has_view ? object->view.levels[1] : mipmap->levels - 1;
+    for (unsigned i = from; i <= to; i++) set_level(&of, i - from, mipmap->level[i]);
+  }
+  if (r->type == 2) of.level_count = 1, of.level[0] = (struct hip_cpu_texture_level){(char *)r->words[0], 0, 0, r->words[2] / element, 1, 1};
+  if (r->type == 3) of.level_count = 1, of.level[0] = (struct hip_cpu_texture_level){(char *)r->words[0], r->words[4], 0, r->words[2], r->words[3], 1};
+  of.normalized_coordinates = (t->flags & 2) != 0;
+  of.normalized_float = !(t->flags & 1);
+  for (int i = 0; i < 3; i++) {
+    /* Elements are neither wrapped nor mirrored by their number. */
+    int is_by_number = !of.normalized_coordinates && (t->address_mode[i] == HIP_CPU_WRAP || t->address_mode[i] == HIP_CPU_MIRROR);
+    of.address_mode[i] = is_by_number ? HIP_CPU_CLAMP : t->address_mode[i];
+  }
+  of.filter_mode = t->filter_mode, of.mipmap_filter = t->mipmap_filter;
+  memcpy(of.border, t->border, sizeof of.border);
+  /* The largest level is one even where it is 0. */
+  of.level_bias = t->bias, of.level_min = t->min, of.level_max = t->max > 0 ? t->max : 1e-6f;
+  return of;
+}
+#pragma pack(push, 1)
+struct sampler { char tag; uint64_t texture; float y; };
+#pragma pack(pop)
+/* Whether a kernel of the images was meant, and is done. */
+static int sampled(const struct named *f, void **params) {
+  const char *name = f->name;
+  if (!strcmp(name, "scale_surface")) {
+    struct hip_cpu_texture surface = image_of(&fake_surfaces[wide(params, 0) % 64]);
+    for (unsigned i = 0; i < word(params, 2) * word(params, 3); i++) {
+      uint32_t *place = hip_surface_place(&surface, i % word(params, 2), i / word(params, 2), 0);
+      if (place) *place = *place * word(params, 1) + i;
+    }
+    return 1;
+  }
+  if (strncmp(name, "sample", 6)) return 0;
+  int is_reference = !strcmp(name, "sample_reference"), is_struct = !strcmp(name, "sample_struct");
+  const struct sampler *sampler = params[0];
+  uint64_t handle = is_reference ? *(uint64_t *)look(f->module->variables, "reference")->memory : is_struct ? sampler->texture : wide(params, 0);
+  float *out = (float *)wide(params, is_reference ? 0 : 1);
+  struct hip_cpu_texture of = image_of(&fake_textures[handle % 64]);
+  if (!strcmp(name, "sample_linear")) {
+    for (unsigned i = 0; i < word(params, 3); i++) {
+      struct hip_texel t = hip_texture_fetch(&of, 0, word(params, 2) + i, 0, 0);
+      out[i] = t.channel[0] + 3 * t.channel[1] + 5 * t.channel[2] + 7 * t.channel[3];
+    }
+    return 1;
+  }
+  int first = is_reference ? 1 : 2;
+  float x0 = number(params, first), dx = number(params, first + 1), y0 = is_struct ? sampler->y : number(params, first + 2);
+  float dy = is_struct || is_reference ? 0 : number(params, 5), level = is_struct ? 0 : number(params, is_reference ? 4 : 6);
+  unsigned n = word(params, is_struct ? 4 : is_reference ? 6 : 7);
+  for (unsigned i = 0; i < n; i++)
+    out[i] = hip_texture_lod(&of, x0 + (float)i * dx, y0 + (float)i * dy, 0.5f, level).channel[0] + (float)(is_struct ? sampler->tag : 0);
+  return 1;
+}
 /* The kernels that tests launch; others do nothing. */
 static void run(const struct named *function, void **params) {
   const char *name = function->name;
+  if (sampled(function, params)) return;
   if (!strcmp(name, "count_managed")) {
     uint32_t *counters = *(uint32_t **)look(function->module->variables, "counters")->memory;
     for (unsigned i = 0; i < word(params, 1); i++) counters[i] = counters[i] * word(params, 0) + i;
