@@ -227,6 +227,49 @@ int cuEventDestroy_v2(void *event) { return event ? OK : INVALID_HANDLE; }
 int cuEventRecord(void *event, void *stream) { return (void)stream, event ? OK : INVALID_HANDLE; }
 int cuEventSynchronize(void *event) { return event ? OK : INVALID_HANDLE; }
 
+/* ---- handles for other processes, and shares of the device ---- */
+
+struct ipc { uint64_t words[8]; };
+int cuIpcGetMemHandle(struct ipc *out, void *address) {
+  struct range *found = find(address);
+  return found ? (*out = (struct ipc){{1, (uint64_t)found->base}}, OK) : INVALID_VALUE;
+}
+int cuIpcGetEventHandle(struct ipc *out, void *event) { return *out = (struct ipc){{2, (uint64_t)event}}, OK; }
+
+/* CUdevResource; `whole`: of the device or of a green context, which is what can be split. */
+struct share { int type; unsigned char whole, internal[91]; unsigned count, least, alignment, flags; unsigned char rest[32]; };
+_Static_assert(sizeof(struct share) == 144, "CUdevResource");
+static struct share share_of(unsigned count, int whole) {
+  return (struct share){.type = count ? 1 : 0, .whole = (unsigned char)whole, .count = count, .least = 2, .alignment = 2};
+}
+int cuDeviceGetDevResource(int device, struct share *out, int type) { return *out = share_of(132, 1), type == 1 ? device : INVALID_VALUE; }
+int cuDevSmResourceSplitByCount(struct share *result, unsigned *groups, const struct share *from, struct share *rest, unsigned flags, unsigned least) {
+  unsigned unit = flags & 1 ? 2 : 8, size = (least + unit - 1) / unit * unit;
+  if (!from->whole || from->type != 1 || !size || size > from->count) return INVALID_VALUE;
+  unsigned most = from->count / size;
+  if (!result) return *groups = most, OK;
+  if (*groups > most) *groups = most;
+  for (unsigned i = 0; i < *groups; i++) result[i] = share_of(size, 0);
+  if (rest) *rest = share_of(from->count - *groups * size, 0);
+  return OK;
+}
+int cuDevResourceGenerateDesc(struct share **out, const struct share *shares, unsigned count) {
+  if (count != 1 || shares->type != 1) return INVALID_VALUE;
+  *out = malloc(sizeof **out);
+  return **out = *shares, OK;
+}
+int cuGreenCtxCreate(struct share **out, const struct share *description, int device, unsigned flags) {
+  *out = malloc(sizeof **out);
+  return **out = share_of(description->count, 1), flags == 1 ? device : INVALID_VALUE;
+}
+int cuGreenCtxDestroy(struct share *green) { return free(green), OK; }
+int cuGreenCtxGetDevResource(struct share *green, struct share *out, int type) { return *out = *green, type == 1 ? OK : INVALID_VALUE; }
+int cuGreenCtxRecordEvent(struct share *green, void *event) { return green && event ? OK : INVALID_HANDLE; }
+int cuGreenCtxWaitEvent(struct share *green, void *event) { return green && event ? OK : INVALID_HANDLE; }
+int cuGreenCtxStreamCreate(void **out, struct share *green, unsigned flags, int priority) {
+  return *out = malloc(64), green && flags == 1 && priority <= 0 ? OK : INVALID_VALUE;
+}
+
 /* ---- modules: PTX as text, of which the names of kernels and variables are understood, and bytes that variables start as ---- */
 
 struct named { char name[4200]; void *memory; size_t bytes; struct module *module; struct named *next; };
