@@ -1,6 +1,7 @@
 //! The linker: images added one by one, and the image that holds the code objects of all of them.
 
 use crate::bundle;
+use crate::cuda;
 use crate::error::{HipError, HipResult};
 use crate::module::CodeObject;
 use crate::registry::{Registry, lock};
@@ -45,7 +46,11 @@ impl Link {
         if lock(&self.linked).is_some() {
             return Err(HipError::INVALID_VALUE);
         }
-        bundle::find_all_code(&image)?;
+        if cuda::is_active() {
+            cuda::link::check_input(&image)?;
+        } else {
+            bundle::find_all_code(&image)?;
+        }
         lock(&self.images).push(image);
         Ok(())
     }
@@ -61,7 +66,11 @@ impl Link {
             }
             let image = bundle::merge(&images)?;
             // Whether its parts go together shows when it is loaded.
-            CodeObject::load(&image, current_device()?.index)?;
+            if cuda::is_active() {
+                cuda::link::check(&image)?;
+            } else {
+                CodeObject::load(&image, current_device()?.index)?;
+            }
             *linked = Some(image.into());
         }
         linked.as_ref().map(|image| (image.as_ptr() as usize, image.len())).ok_or(HipError::UNKNOWN)

@@ -76,9 +76,8 @@ fn with_splittable<R>(input: &DevResource, body: impl Fn(&DevResource) -> HipRes
             let device = device_at(super::context::current_index())?.id;
             let green =
                 got(|green| cu::green_ctx_create(green, description, device, DEFAULT_STREAM)).map_err(|_| error)?;
-            let result = of_green(green).and_then(|resource| body(&resource));
-            cu::green_ctx_destroy(green)?;
-            result
+            // It stays, as shares of its resource are shares of it; it runs nothing and takes nothing from others.
+            of_green(green).and_then(|resource| body(&resource))
         }
     }
 }

@@ -23,23 +23,24 @@ pub(super) fn is_elf(code: &[u8]) -> bool {
     code.starts_with(ELF_MAGIC)
 }
 
-/// The code for a device of compute capability `capability` (90 for 9.0) in `image`, terminated as the driver wants
-/// text to be. Fails with `hipErrorNoBinaryForGpu` where there is none.
-pub(super) fn find_code(image: &[u8], capability: u32) -> HipResult<Vec<u8>> {
+/// All code for a device of compute capability `capability` (90 for 9.0) in `image`, several parts where it was linked, each
+/// terminated as the driver wants text to be. Fails with `hipErrorNoBinaryForGpu` where there is none.
+pub(super) fn find_all_code(image: &[u8], capability: u32) -> HipResult<Vec<Vec<u8>>> {
     let image =
         if bundle::is_compressed(image) { Cow::Owned(bundle::decompress(image)?) } else { Cow::Borrowed(image) };
     if bundle::is_bundle(&image) {
-        let best = bundle::entries(&image)?
+        let fitting: Vec<_> = bundle::entries(&image)?
             .into_iter()
             .filter(|entry| entry.len_bytes > 0)
             .filter_map(|entry| Some((architecture(entry.id).filter(|found| *found <= capability)?, entry)))
-            .max_by_key(|(found, _)| *found);
-        let (_, entry) = best.ok_or(HipError::NO_BINARY_FOR_GPU)?;
-        return Ok(terminated(entry.code(&image)?));
+            .collect();
+        let best = fitting.iter().map(|(found, _)| *found).max().ok_or(HipError::NO_BINARY_FOR_GPU)?;
+        let parts = fitting.iter().filter(|(found, _)| *found == best);
+        return parts.map(|(_, entry)| Ok(terminated(entry.code(&image)?))).collect();
     }
     match image.get(18..20) {
         Some(machine) if image.starts_with(ELF_MAGIC) && machine == MACHINE_CUDA.to_le_bytes() => {
-            Ok(image.into_owned())
+            Ok(vec![image.into_owned()])
         }
         Some(_) if image.starts_with(ELF_MAGIC) => Err(HipError::NO_BINARY_FOR_GPU),
         _ => Err(HipError::INVALID_IMAGE),
@@ -71,6 +72,23 @@ mod tests {
         }
         parts.iter().for_each(|(_, code)| bytes.extend(*code));
         bytes
+    }
+
+    /// The code of an image with one part.
+    fn find_code(image: &[u8], capability: u32) -> HipResult<Vec<u8>> {
+        let parts = find_all_code(image, capability)?;
+        assert_eq!(parts.len(), 1);
+        Ok(parts.concat())
+    }
+
+    #[test]
+    fn a_linked_image_has_all_parts_of_the_best_architecture() {
+        let image = bundle_of(&[
+            ("hipv4-nvptx64-nvidia-cuda--sm_80", b".version 7"),
+            ("hipv4-nvptx64-nvidia-cuda--sm_90", b".version 8"),
+            ("hipv4-nvptx64-nvidia-cuda--sm_90", b".version 9"),
+        ]);
+        assert_eq!(find_all_code(&image, 90), Ok(vec![b".version 8\0".to_vec(), b".version 9\0".to_vec()]));
     }
 
     #[test]

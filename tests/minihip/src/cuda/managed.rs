@@ -2,6 +2,7 @@
 //!
 //! `NAME` is the pointer. What it starts as, and its size, is in `NAME$managed`: HIP's dot is no character of names in PTX.
 
+use super::context::current_index;
 use super::driver::{self as cu, got};
 use crate::error::{HipError, HipResult};
 use crate::registry::lock;
@@ -13,8 +14,17 @@ const SUFFIX: &[u8] = b"$managed";
 /// `CU_MEM_ATTACH_GLOBAL`.
 const ATTACH_GLOBAL: u32 = 1;
 
-/// Address and size in bytes by module and name.
-static VARIABLES: Mutex<Option<HashMap<(usize, CString), (usize, usize)>>> = Mutex::new(None);
+/// By module and name.
+static VARIABLES: Mutex<Option<HashMap<(usize, CString), Variable>>> = Mutex::new(None);
+
+/// Memory of a managed variable.
+#[derive(Clone, Copy, Debug)]
+struct Variable {
+    storage: usize,
+    len_bytes: usize,
+    /// Index of the device of the module, with which the memory ends.
+    device: usize,
+}
 
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$')
@@ -60,14 +70,16 @@ pub(super) fn point(module: usize, name: &CStr, storage: usize) -> HipResult {
 }
 
 /// Gives each managed variable of a module that was just loaded its memory.
-pub(super) fn make(module: usize, code: &[u8]) -> HipResult {
-    for name in names(code) {
+pub(super) fn make(module: usize, parts: &[Vec<u8>]) -> HipResult {
+    for name in parts.iter().flat_map(|code| names(code)) {
         let start = CString::new([name.as_bytes(), SUFFIX].concat()).map_err(|_| HipError::INVALID_IMAGE)?;
         let (initial, len_bytes) = variable(module, &start)?;
         let storage = allocate(len_bytes)?;
         cu::memcpy(storage, initial, len_bytes)?;
         point(module, &name, storage)?;
-        lock(&VARIABLES).get_or_insert_default().insert((module, name), (storage, len_bytes));
+        lock(&VARIABLES)
+            .get_or_insert_default()
+            .insert((module, name), Variable { storage, len_bytes, device: current_index() });
     }
     Ok(())
 }
@@ -75,16 +87,24 @@ pub(super) fn make(module: usize, code: &[u8]) -> HipResult {
 /// Address and size of a managed variable. Fails with `hipErrorNotFound`.
 pub(super) fn find(module: usize, name: &CStr) -> HipResult<(usize, usize)> {
     let known = lock(&VARIABLES);
-    known.as_ref().and_then(|known| known.get(&(module, name.to_owned())).copied()).ok_or(HipError::NOT_FOUND)
+    let found = known.as_ref().and_then(|known| known.get(&(module, name.to_owned()))).ok_or(HipError::NOT_FOUND)?;
+    Ok((found.storage, found.len_bytes))
+}
+
+/// Forgets the managed variables of a device that is reset: their memory ends with its context.
+pub(super) fn forget_device(index: usize) {
+    if let Some(known) = lock(&VARIABLES).as_mut() {
+        known.retain(|_, variable| variable.device != index);
+    }
 }
 
 /// Frees the managed variables of a module that ends.
 pub(super) fn forget(module: usize) -> HipResult {
     let mut gone = Vec::new();
     if let Some(known) = lock(&VARIABLES).as_mut() {
-        known.retain(|(owner, _), (storage, _)| {
+        known.retain(|(owner, _), variable| {
             if *owner == module {
-                gone.push(*storage);
+                gone.push(variable.storage);
             }
             *owner != module
         });

@@ -59,7 +59,7 @@ mod image;
 mod ipc;
 mod launch;
 mod library;
-mod link;
+pub(crate) mod link;
 mod managed;
 mod memory;
 mod module;
@@ -127,7 +127,6 @@ static TABLES: &[&[Entry]] = &[
     ipc::TABLE,
     launch::TABLE,
     library::TABLE,
-    link::TABLE,
     memory::TABLE,
     module::TABLE,
     pool::TABLE,
@@ -172,6 +171,11 @@ const SHARED: &[&str] = &[
     "hipGetTextureObjectResourceDesc",
     "hipGetTextureObjectResourceViewDesc",
     "hipGetTextureObjectTextureDesc",
+    "hipLinkAddData",
+    "hipLinkAddFile",
+    "hipLinkComplete",
+    "hipLinkCreate",
+    "hipLinkDestroy",
     "hipModuleGetTexRef",
     "hipProfilerStart",
     "hipProfilerStop",
@@ -289,6 +293,7 @@ fn forget_device(index: usize) -> HipResult {
     handles::EVENTS.forget_device(index);
     library::forget_device(index);
     module::forget_device(index);
+    managed::forget_device(index);
     memory::forget_device(index);
     fat_binary::forget_device(index)
 }

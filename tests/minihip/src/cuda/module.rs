@@ -58,9 +58,17 @@ pub(super) fn relaxed<R>(body: impl FnOnce() -> HipResult<R>) -> HipResult<R> {
 
 /// Loads the code for the current device in `image`.
 pub(super) fn load(image: &[u8]) -> HipResult<usize> {
-    let code = image::find_code(image, capability()?)?;
+    let parts = image::find_all_code(image, capability()?)?;
+    let linked;
+    let code = match parts.as_slice() {
+        [code] => code,
+        several => {
+            linked = super::link::join(several)?;
+            &linked
+        }
+    };
     let module = got(|module| cu::module_load_data(module, code.as_ptr(), 0, std::ptr::null(), std::ptr::null()))?;
-    managed::make(module, &code).inspect_err(|_| {
+    managed::make(module, &parts).inspect_err(|_| {
         let _ = unload(module);
     })?;
     Ok(module)

@@ -71,7 +71,9 @@ pub(crate) fn create(
         Use::Surface => got(|object| cu::surf_object_create(object, &desc))?,
         Use::Texture => {
             let mut texture = texture_to_driver(texture);
-            texture.flags |= EXACT_LEVELS;
+            if matches!(described, Resource::Mipmap(_)) {
+                texture.flags |= EXACT_LEVELS;
+            }
             if layout.kind()? == FloatKind::Float {
                 texture.flags &= !READ_AS_INTEGER;
             }
