@@ -203,6 +203,9 @@ impl<'a> Planner<'a> {
             Special::ImportIpc => self.import_ipc(call, &mut draft, lowering)?,
             _ => {}
         }
+        if self.traits[usize::from(api.id)].device_resources {
+            self.resolve_device_resources(call, &mut draft, lowering);
+        }
         if lowering.facts.enqueues_on.is_none()
             && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
             && api.stream_param().is_none()

@@ -39,6 +39,7 @@ pub(crate) mod bounds;
 pub(crate) mod contexts;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
+pub(crate) mod device_resource;
 pub(crate) mod draft;
 pub(crate) mod edges;
 pub(crate) mod emit;

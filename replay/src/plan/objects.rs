@@ -7,6 +7,7 @@ use hrr_format::catalogue::{Api, HandleKind};
 
 use super::address::{AddressMap, Allocation};
 use super::dependency::{StreamKey, StreamRule};
+use super::device_resource::{Described, DeviceResource};
 use super::ipc::{Exported, Recorded};
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
@@ -38,7 +39,7 @@ pub(crate) struct Mapping {
 }
 
 /// A change to what is live, made when the call that causes it returns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Definition {
     /// A handle exists.
     Handle {
@@ -53,6 +54,8 @@ pub(crate) enum Definition {
     Memory(Allocation),
     /// A handle for other processes exists.
     Exported(Recorded, Exported),
+    /// A share of a device is described.
+    DeviceResource(Box<(Described, DeviceResource)>),
     /// The captured thread's device is this one.
     Device(i32),
     /// A context is known.
@@ -118,6 +121,8 @@ pub(crate) struct Objects {
     pub(crate) context_devices: FxHashMap<u64, i32>,
     /// Handles for other processes.
     pub(crate) exported: FxHashMap<Recorded, Exported>,
+    /// Descriptions of shares of devices.
+    pub(crate) device_resources: FxHashMap<Described, DeviceResource>,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -138,6 +143,7 @@ impl Objects {
             shared_events: FxHashSet::default(),
             context_devices: FxHashMap::default(),
             exported: FxHashMap::default(),
+            device_resources: FxHashMap::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -232,6 +238,9 @@ impl Objects {
             }
             Definition::Exported(recorded, exported) => {
                 self.exported.insert(recorded, exported);
+            }
+            Definition::DeviceResource(described) => {
+                self.device_resources.insert(described.0, described.1);
             }
             Definition::Device(device) => lane.device = device,
             Definition::Context { value, device } => {

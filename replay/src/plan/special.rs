@@ -126,13 +126,16 @@ pub(crate) struct Traits {
     pub(crate) launches_kernel: bool,
     /// It takes a function of the program to call back.
     pub(crate) takes_callback: bool,
+    /// It is given or returns descriptions of shares of a device.
+    pub(crate) device_resources: bool,
 }
 
 impl Traits {
     /// The traits of an entry point.
     pub(crate) fn of(api: &Api) -> Self {
         let takes_callback = api.param_with(|role| matches!(role, Role::Callback)).is_some();
-        Traits { launches_kernel: super::annotate::launches_kernel(api), takes_callback }
+        let device_resources = super::device_resource::Parameters::of(api).any();
+        Traits { launches_kernel: super::annotate::launches_kernel(api), takes_callback, device_resources }
     }
 }
 

@@ -34,7 +34,7 @@ impl DevResource {
     pub(crate) fn units(units: u32) -> Self {
         DevResource {
             kind: RESOURCE_SM,
-            internal: [0; 92],
+            internal: token(),
             units,
             min_units: GROUP_UNITS,
             unit_alignment: GROUP_UNITS,
@@ -53,10 +53,24 @@ impl DevResource {
         DevResource { kind: 0, ..Self::units(0) }
     }
 
+    /// The same of a resource that must be one of this process's own making, as runtimes keep addresses in it.
+    pub(crate) fn own_unit_count(&self) -> HipResult<u32> {
+        if self.internal == token() { self.unit_count() } else { Err(HipError::INVALID_VALUE) }
+    }
+
     /// The number of compute units. Fails with `hipErrorInvalidValue` on a resource of another type.
     pub(crate) fn unit_count(&self) -> HipResult<u32> {
         if self.kind == RESOURCE_SM { Ok(self.units) } else { Err(HipError::INVALID_VALUE) }
     }
+}
+
+/// What a resource of this process has in the runtime's own part: an address.
+fn token() -> [u8; 92] {
+    static PLACE: u8 = 0;
+    let mut bytes = [0; 92];
+    // Behind four bytes that align it in the struct.
+    bytes[4..12].copy_from_slice(&(std::ptr::from_ref(&PLACE) as usize).to_le_bytes());
+    bytes
 }
 
 /// Rounds a wish for compute units up to whole groups.

@@ -37,7 +37,7 @@ hip_api! {
         if flags > 3 {
             return Err(HipError::INVALID_VALUE);
         }
-        let units = input.get()?.unit_count()?;
+        let units = input.get()?.own_unit_count()?;
         let share = contexts::whole_groups(min_units);
         let most = units / share;
         // Without room for results the question is how many groups there can be.
@@ -56,7 +56,7 @@ hip_api! {
         }
         let mut wanted = In::<GroupParams>::from_address(params.address()).array(groups as usize)?;
         let wishes: Vec<u32> = wanted.iter().map(|group| group.units).collect();
-        let (shares, left) = contexts::split(input.get()?.unit_count()?, &wishes)?;
+        let (shares, left) = contexts::split(input.get()?.own_unit_count()?, &wishes)?;
         for (group, share) in wanted.iter_mut().zip(&shares) {
             group.units = *share;
         }
@@ -71,7 +71,7 @@ hip_api! {
         out.check()?;
         let mut units = 0_u32;
         for resource in resources.array(count as usize)? {
-            units = units.checked_add(resource.unit_count()?).ok_or(HipError::INVALID_VALUE)?;
+            units = units.checked_add(resource.own_unit_count()?).ok_or(HipError::INVALID_VALUE)?;
         }
         if units == 0 || units > DevResource::whole().units {
             return Err(HipError::INVALID_VALUE);
