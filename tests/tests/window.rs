@@ -132,6 +132,7 @@ fn programs_that_change_much_have_windows_anywhere() {
         ("sweep_memory", &early),
         ("images", &late),
         ("contexts", &late),
+        ("execution_contexts", &late),
     ] {
         let workload = Workload::listed(name);
         for window in windows {

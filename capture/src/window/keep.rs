@@ -28,6 +28,8 @@ const CHANGES: &[&str] = &[
     "hipGraphExecUpdate",
     "EnablePeerAccess",
     "hipIpcGet",
+    "GetDevResource",
+    "SmResourceSplit",
     "DisablePeerAccess",
     "PrimaryCtxRelease",
     "Advise",
@@ -186,7 +188,7 @@ pub(super) struct Setting {
 impl Setting {
     /// What a call sets; `None` for calls that count, each of which matters.
     pub(super) fn of(api: &Api, device: i32, record: &Record<'_>) -> Option<Self> {
-        if ["Retain", "Release", "Link", "Dependencies"].iter().any(|part| api.name.contains(part)) {
+        if ["Retain", "Release", "Link", "Dependencies", "DevResource", "SmResource"].iter().any(|part| api.name.contains(part)) {
             return None;
         }
         if api.name.contains("PeerAccess") {
