@@ -2,6 +2,7 @@
 
 use crate::array::{self, Array, Layout};
 use crate::error::{HipError, HipResult};
+use crate::external::Mapped;
 use crate::registry::Registry;
 use std::sync::Arc;
 
@@ -15,12 +16,45 @@ const ALIGNMENT_BYTES: usize = 256;
 pub(crate) struct Mipmap {
     /// Handle of each level's array, the largest first.
     levels: Vec<usize>,
+    /// The external memory that they lie in, where they do.
+    _memory: Option<Mapped>,
 }
 
 static MIPMAPS: Registry<Mipmap> = Registry::new();
 
 /// Makes a mipmapped array on `device`. Fails with `hipErrorInvalidValue` on more levels than the size has.
 pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResult<usize> {
+    let levels = make_levels(layout, level_count, |level| array::create(device, level))?;
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, _memory: None }))
+}
+
+/// The same in external memory, of which there are `room_bytes`.
+pub(crate) fn create_in(
+    device: usize,
+    layout: Layout,
+    level_count: u32,
+    memory: Mapped,
+    room_bytes: usize,
+) -> HipResult<usize> {
+    let end = memory.address + room_bytes;
+    let mut next = memory.address;
+    let levels = make_levels(layout, level_count, |level| {
+        let base = next;
+        next = base.saturating_add(level.len_bytes()?).next_multiple_of(ALIGNMENT_BYTES);
+        if base + level.len_bytes()? > end {
+            Err(HipError::INVALID_VALUE)
+        } else {
+            array::create_at(device, level, base)
+        }
+    })?;
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, _memory: Some(memory) }))
+}
+
+fn make_levels(
+    layout: Layout,
+    level_count: u32,
+    mut make: impl FnMut(Layout) -> HipResult<usize>,
+) -> HipResult<Vec<usize>> {
     let longest = layout.width.max(layout.height).max(layout.depth);
     let most = (longest.checked_ilog2().ok_or(HipError::INVALID_VALUE)? as usize + 1).min(MAX_LEVELS);
     let count = level_count as usize;
@@ -32,7 +66,7 @@ pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResu
         let half = |size: usize| if size == 0 { 0 } else { (size >> level).max(1) };
         let smaller =
             Layout { width: half(layout.width), height: half(layout.height), depth: half(layout.depth), ..layout };
-        match array::create(device, smaller) {
+        match make(smaller) {
             Ok(array) => levels.push(array),
             Err(error) => {
                 destroy_levels(&levels);
@@ -40,7 +74,7 @@ pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResu
             }
         }
     }
-    MIPMAPS.insert(|_| Arc::new(Mipmap { levels }))
+    Ok(levels)
 }
 
 fn destroy_levels(levels: &[usize]) {
