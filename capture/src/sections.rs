@@ -9,7 +9,7 @@ use std::path::Path;
 
 use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLayout};
 use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
-use hrr_format::record::{BlobRef, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
+use hrr_format::record::{BlobRef, FileId, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
@@ -18,7 +18,7 @@ use crate::contents::host_memory;
 use crate::contents::memory::{self, Trust};
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
-use crate::hooks::{self, GraphHook, Hook, HookCall};
+use crate::hooks::{self, AssembledHook, GraphHook, Hook, HookCall, SharedHook};
 use crate::launch::{self, Arguments};
 use crate::plan::{Inputs, Plan, Step, Sureness};
 use crate::process::Process;
@@ -50,6 +50,8 @@ pub(crate) enum Source {
     AfterCall(*const u8),
     /// A few bytes.
     Inline([u8; 24]),
+    /// The file whose descriptor is there after a call that succeeded.
+    FileAfterCall(*const i32),
     /// The pointer that the call returns.
     Returned,
     /// Kernel arguments.
@@ -69,6 +71,18 @@ pub(crate) struct Transfers {
     pub(crate) code: Option<CodeImage>,
     /// Addresses in host memory that the work which the call enqueues uses directly.
     pub(crate) addresses: Vec<u64>,
+    /// The stream that the call works on, where none of its arguments says so.
+    pub(crate) stream: Option<u64>,
+    /// Launches of this thread that are being put together, the last one innermost.
+    assembled: Vec<Assembled>,
+}
+
+/// A launch that is being put together call by call.
+#[derive(Debug)]
+struct Assembled {
+    stream: u64,
+    /// Addresses in host memory among its arguments so far.
+    addresses: Vec<u64>,
 }
 
 /// A code object that is being loaded.
@@ -105,6 +119,42 @@ impl Transfers {
         self.capture = None;
         self.code = None;
         self.addresses.clear();
+        self.stream = None;
+    }
+
+    /// A call is part of a launch that is put together.
+    ///
+    /// # Safety
+    /// The words are those of a call to one of the three entry points, as valid as it demands.
+    unsafe fn assemble(&mut self, part: AssembledHook, words: &[u64]) {
+        /// Launches begun and not made that are followed: nobody nests them deeper.
+        const MOST: usize = 64;
+        match part {
+            AssembledHook::Configure => {
+                if self.assembled.len() == MOST {
+                    self.assembled.remove(0);
+                }
+                let stream = words.last().copied().unwrap_or(0);
+                self.assembled.push(Assembled { stream, addresses: Vec::new() });
+            }
+            AssembledHook::Argument => {
+                let (address, len_bytes) = (words[0], words[1]);
+                if let Some(launch) = self.assembled.last_mut().filter(|_| address != 0 && host_memory::any()) {
+                    // SAFETY: by the caller's contract.
+                    let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, len_bytes as usize) };
+                    // Packed structs hold addresses at any place.
+                    let words =
+                        bytes.windows(8).filter_map(|word| word.first_chunk()).map(|word| u64::from_le_bytes(*word));
+                    launch.addresses.extend(words.filter(|&word| host_memory::may_hold(word)));
+                }
+            }
+            AssembledHook::Launch => {
+                if let Some(launch) = self.assembled.pop() {
+                    self.stream = Some(launch.stream);
+                    self.addresses = launch.addresses;
+                }
+            }
+        }
     }
 }
 
@@ -132,9 +182,16 @@ pub(crate) unsafe fn draft(
     transfers.clear();
     let call = HookCall { process, plan, words };
     call.at_entry(transfers);
+    if let Hook::Assembled(part) = plan.hook {
+        // SAFETY: by the caller's contract.
+        unsafe { transfers.assemble(part, words) };
+    }
     let enqueues = plan.api.effect == Effect::Enqueue;
     if enqueues && graph_copies::capturing() {
-        transfers.capture = runtime::capture_of(call.stream());
+        transfers.capture = runtime::capture_of(transfers.stream.unwrap_or_else(|| call.stream()));
+        if transfers.capture.is_some() {
+            transfers.graph_copies.extend(transfers.addresses.drain(..).map(GraphCopy::direct));
+        }
     }
     let mut drafting = Drafting { call, drafts, transfers, aux: 0 };
     for step in &plan.steps {
@@ -149,6 +206,8 @@ pub(crate) unsafe fn draft(
         Hook::Graph(GraphHook::Launch) => unsafe { drafting.graph_launch() },
         // SAFETY: by the caller's contract.
         Hook::Module | Hook::LinkedFile => unsafe { drafting.module_file() },
+        // SAFETY: by the caller's contract.
+        Hook::Shared(place) => unsafe { drafting.shared_handle(place) },
         _ => {}
     }
     drafting.aux
@@ -565,6 +624,54 @@ impl Drafting<'_> {
         self.transfers.code = Some(CodeImage { number, address, len_bytes, file });
     }
 
+    /// The operating-system handle of memory that the call hands out or is given.
+    unsafe fn shared_handle(&mut self, place: SharedHook) {
+        /// `hipMemHandleTypePosixFileDescriptor`, and `hipExternalMemoryHandleTypeOpaqueFd`.
+        const DESCRIPTOR: u32 = 1;
+        /// `hipMemHandleTypeFabric`, and its bytes.
+        const FABRIC: u32 = 8;
+        const FABRIC_BYTES: u64 = 64;
+        /// No address is lower, and no descriptor this high: how older runtimes, which take the address of a descriptor, are
+        /// told from newer ones, which take the descriptor itself.
+        const SMALLEST_ADDRESS: u64 = 65536;
+        let of_type = || self.word(2) as u32;
+        match place {
+            SharedHook::Export if of_type() == DESCRIPTOR && self.word(0) != 0 => {
+                let source = Source::FileAfterCall(self.word(0) as *const i32);
+                self.push(SectionTag::File, 0, Presence::Absent, FileId::BYTES, source);
+            }
+            SharedHook::Import if of_type() == FABRIC => self.bytes_in(1, self.word(1), Some(FABRIC_BYTES)),
+            SharedHook::Import if of_type() == DESCRIPTOR => {
+                let word = self.word(1);
+                let descriptor = if word < SMALLEST_ADDRESS {
+                    word as i32
+                } else {
+                    // SAFETY: the caller vouches for a descriptor's address, in what is not one itself.
+                    unsafe { (word as *const i32).read_unaligned() }
+                };
+                self.file(descriptor);
+            }
+            SharedHook::ImportExternal if self.word(1) != 0 => {
+                // SAFETY: the caller vouches for the struct: its type first, 8 bytes behind it the descriptor.
+                let (kind, descriptor) = unsafe {
+                    let words = self.word(1) as *const u32;
+                    (words.read_unaligned(), words.add(2).cast::<i32>().read_unaligned())
+                };
+                if kind == DESCRIPTOR {
+                    self.file(descriptor);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Which file a descriptor that the call is given stands for; nothing where it is none.
+    fn file(&mut self, descriptor: i32) {
+        if let Some(file) = file_of(descriptor) {
+            self.push(SectionTag::File, 1, Presence::Present, FileId::BYTES, Source::Inline(file.to_bytes()));
+        }
+    }
+
     /// A module that the call loads from a file.
     unsafe fn module_file(&mut self) {
         let api = self.call.plan.api;
@@ -588,6 +695,15 @@ impl Drafting<'_> {
             unsafe { self.code(param as u8, bytes.as_ptr() as u64, bytes.len(), Some(bytes)) };
         }
     }
+}
+
+/// Which file a descriptor stands for.
+pub(crate) fn file_of(descriptor: i32) -> Option<FileId> {
+    // SAFETY: the struct is plain numbers, for which zeros are values.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct is this function's own; a number that is no descriptor is an error.
+    let told = unsafe { libc::fstat(descriptor, &raw mut found) } == 0;
+    told.then_some(FileId { device: found.st_dev, inode: found.st_ino, descriptor: descriptor as u32 as u64 })
 }
 
 fn inline(address: Option<u64>, reference: BlobRef) -> Source {

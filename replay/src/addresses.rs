@@ -163,7 +163,7 @@ fn allocations(archive: &Archive) -> Allocations {
             if Some(api.id) == set_device {
                 device = record.word(0) as u32 as i32;
             }
-            if api.name == "hipIpcGetMemHandle" {
+            if api.name == "hipIpcGetMemHandle" || api.name == "hipMemPoolExportPointer" {
                 exported.push(record.word(1));
             }
             reset |= api.name == "hipDeviceReset" || api.name == "hipDevicePrimaryCtxReset";

@@ -28,6 +28,8 @@ const CHANGES: &[&str] = &[
     "hipGraphExecUpdate",
     "EnablePeerAccess",
     "hipIpcGet",
+    "hipMemExport",
+    "hipMemPoolExport",
     "DisablePeerAccess",
     "PrimaryCtxRelease",
     "Advise",
@@ -66,6 +68,7 @@ pub(super) const KINDS: &[HandleKind] = &[
     HandleKind::Pool,
     HandleKind::Ctx,
     HandleKind::MemHandle,
+    HandleKind::ExternalMemory,
 ];
 
 impl Keep {

@@ -6,10 +6,13 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
 
 use super::address::{AddressMap, Allocation};
-use super::dependency::{StreamKey, StreamRule};
+use super::contents::SharedContents;
+use super::dependency::{StreamKey, StreamRule, Use};
 use super::ipc::{Exported, Recorded};
+use super::shared::ExportedFile;
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
+use hrr_format::record::FileId;
 
 /// A live handle of the recording.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,8 @@ pub(crate) enum Definition {
     Memory(Allocation),
     /// A handle for other processes exists.
     Exported(Recorded, Exported),
+    /// A file by which memory can be imported exists.
+    ExportedFile(FileId, ExportedFile),
     /// The captured thread's device is this one.
     Device(i32),
     /// A context is known.
@@ -86,8 +91,20 @@ pub(crate) struct LaneState {
     pub(crate) planned: u64,
     /// The thread's last error at capture is one that replay did not bring about.
     pub(crate) last_error_unknown: bool,
+    /// Launches that are being put together call by call, the last one innermost.
+    pub(crate) assembled: Vec<Assembled>,
     /// Stands for the thread's per-thread default stream, by device, where captured threads share OS threads.
     pub(crate) per_thread: FxHashMap<i32, Handle>,
+}
+
+/// A launch that is being put together call by call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assembled {
+    /// The stream it was configured for.
+    pub(crate) stream: Option<StreamKey>,
+    /// What its arguments name: allocations, and objects.
+    pub(crate) memory: Vec<(u32, bool)>,
+    pub(crate) uses: Vec<(u32, Use)>,
 }
 
 impl LaneState {
@@ -118,6 +135,12 @@ pub(crate) struct Objects {
     pub(crate) context_devices: FxHashMap<u64, i32>,
     /// Handles for other processes.
     pub(crate) exported: FxHashMap<Recorded, Exported>,
+    /// Files by which memory was exported, by device and inode.
+    pub(crate) exported_files: FxHashMap<(u64, u64), Vec<ExportedFile>>,
+    /// Addresses that are second names of memory.
+    pub(crate) second_names: FxHashSet<u64>,
+    /// Objects whose contents are the same memory.
+    pub(crate) contents: SharedContents,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -138,6 +161,9 @@ impl Objects {
             shared_events: FxHashSet::default(),
             context_devices: FxHashMap::default(),
             exported: FxHashMap::default(),
+            exported_files: FxHashMap::default(),
+            second_names: FxHashSet::default(),
+            contents: SharedContents::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -173,6 +199,11 @@ impl Objects {
     /// The live handle with this value.
     pub(crate) fn handle(&self, kind: HandleKind, value: u64) -> Option<Handle> {
         self.handles.get(&(kind, value)).copied()
+    }
+
+    /// Whether any texture or surface object was made.
+    pub(crate) fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// The live texture or surface object with this handle: what kernels are given by value.
@@ -232,6 +263,9 @@ impl Objects {
             }
             Definition::Exported(recorded, exported) => {
                 self.exported.insert(recorded, exported);
+            }
+            Definition::ExportedFile(file, exported) => {
+                self.exported_files.entry((file.device, file.inode)).or_default().push(exported);
             }
             Definition::Device(device) => lane.device = device,
             Definition::Context { value, device } => {
