@@ -38,6 +38,21 @@ KERNEL(sample_struct, struct sampler, sampler, float *, out, float, x0, float, y
   if (ON_CPU) out[i] = hip_texture_level(sampler.texture, 0, x0 + (float)i, y0, sampler.z).channel[0] + (float)sampler.tag;
 }
 
+/* The same with the handle in device memory, behind a number and others. */
+struct image {
+  uint64_t number;
+  const struct hip_cpu_texture *texture;
+};
+KERNEL(sample_table, const struct image *, table, int, which, float *, out, float, y0, int, n) {
+  uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
+  if (i >= (uint32_t)n) return;
+  out[i] = -1;
+  if (ON_CPU) {
+    struct hip_texel texel = hip_texture_level(table[which].texture, 0, (float)i, y0, 0.5f);
+    out[i] = texel.channel[0] + (float)table[which].number;
+  }
+}
+
 /* The same by the module's texture reference. */
 KERNEL(sample_reference, float *, out, float, x0, float, dx, float, y0, float, level, int, n) {
   uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
