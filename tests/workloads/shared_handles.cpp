@@ -1,7 +1,12 @@
 // Memory and pools exported as file descriptors and imported again by the same process, by copies of the descriptors too, and
 // after a number was used again: what is done by one name is seen by the other.
-// usage: shared_handles [rounds]
+// With `foreign`, a process imports what another one exported.
+// usage: shared_handles [rounds | foreign]
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "sweep.hpp"
 
@@ -169,9 +174,65 @@ void pools(hipStream_t stream, int round) {
   CHECK(hipMemPoolDestroy(pool));
 }
 
+// Sends a descriptor to another process, or receives one.
+int pass(int socket, int descriptor) {
+  char byte = 0, room[CMSG_SPACE(sizeof(int))] = {};
+  iovec part = {&byte, 1};
+  msghdr message = {};
+  message.msg_iov = &part, message.msg_iovlen = 1;
+  message.msg_control = room, message.msg_controllen = sizeof room;
+  if (descriptor < 0) {
+    REQUIRE(recvmsg(socket, &message, 0) == 1 && CMSG_FIRSTHDR(&message) != nullptr, "nothing was sent");
+    std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    return descriptor;
+  }
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+  REQUIRE(sendmsg(socket, &message, 0) == 1, "not sent");
+  return descriptor;
+}
+
+// Both export memory, by descriptors of the same number; the parent imports the child's.
+int foreign() {
+  int sockets[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0, "no sockets");
+  const pid_t child = fork();
+  const hipMemAllocationProp wanted = properties();
+  const Words expected = pattern(kCount, 7);
+  size_t size = 0;
+  CHECK(hipMemGetAllocationGranularity(&size, &wanted, hipMemAllocationGranularityMinimum));
+  hipMemGenericAllocationHandle_t memory, imported;
+  CHECK(hipMemCreate(&memory, size, &wanted, 0));
+  uint32_t* const owned = map(memory, size);
+  if (child == 0) upload(owned, expected);
+  int descriptor = -1;
+  CHECK(hipMemExportToShareableHandle(&descriptor, memory, hipMemHandleTypePosixFileDescriptor, 0));
+  REQUIRE(dup2(descriptor, kNumber) == kNumber, "no copy of descriptor %d", descriptor);
+  close(descriptor);
+  if (child == 0) {
+    pass(sockets[1], kNumber);
+  } else {
+    close(kNumber);
+    const int received = pass(sockets[0], -1);
+    REQUIRE(dup2(received, kNumber) == kNumber, "no copy of descriptor %d", received);
+    CHECK(hipMemImportFromShareableHandle(&imported, as_handle(kNumber), hipMemHandleTypePosixFileDescriptor));
+    uint32_t* const other = map(imported, size);
+    EXPECT_WORDS(other, expected);
+    unmap(other, size);
+    CHECK(hipMemRelease(imported));
+    int status = 1;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0, "the child failed");
+  }
+  unmap(owned, size);
+  CHECK(hipMemRelease(memory));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "foreign") return foreign();
   const int rounds = argument(argc, argv, 1, 3);
   hipStream_t stream;
   CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));

@@ -126,9 +126,9 @@ impl<'a> Planner<'a> {
         if filtered {
             self.forget_put_off(&call);
         }
-        // A planted loss is one that nothing accounts for.
+        // A planted loss is one that nothing accounts for, in what the thread's last error is either.
         if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
-            self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
+            self.lanes[lane as usize].last_error_unknown |= left_out && record.ret() != 0;
             return Ok(Open { issued: false, definitions: Vec::new() });
         }
         let live_device = self.choices.devices.live(device);
