@@ -9,8 +9,9 @@ use std::path::Path;
 
 use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLayout};
 use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
-use hrr_format::record::{BlobRef, FileId, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
+use hrr_format::record::{BlobRef, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
+use crate::assembled_launch::AssembledLaunches;
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy, Way};
@@ -18,7 +19,7 @@ use crate::contents::host_memory;
 use crate::contents::memory::{self, Trust};
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
-use crate::hooks::{self, AssembledHook, GraphHook, Hook, HookCall, SharedHook};
+use crate::hooks::{self, GraphHook, Hook, HookCall};
 use crate::launch::{self, Arguments};
 use crate::plan::{Inputs, Plan, Step, Sureness};
 use crate::process::Process;
@@ -74,15 +75,7 @@ pub(crate) struct Transfers {
     /// The stream that the call works on, where none of its arguments says so.
     pub(crate) stream: Option<u64>,
     /// Launches of this thread that are being put together, the last one innermost.
-    assembled: Vec<Assembled>,
-}
-
-/// A launch that is being put together call by call.
-#[derive(Debug)]
-struct Assembled {
-    stream: u64,
-    /// Addresses in host memory among its arguments so far.
-    addresses: Vec<u64>,
+    assembled: AssembledLaunches,
 }
 
 /// A code object that is being loaded.
@@ -121,41 +114,6 @@ impl Transfers {
         self.addresses.clear();
         self.stream = None;
     }
-
-    /// A call is part of a launch that is put together.
-    ///
-    /// # Safety
-    /// The words are those of a call to one of the three entry points, as valid as it demands.
-    unsafe fn assemble(&mut self, part: AssembledHook, words: &[u64]) {
-        /// Launches begun and not made that are followed: nobody nests them deeper.
-        const MOST: usize = 64;
-        match part {
-            AssembledHook::Configure => {
-                if self.assembled.len() == MOST {
-                    self.assembled.remove(0);
-                }
-                let stream = words.last().copied().unwrap_or(0);
-                self.assembled.push(Assembled { stream, addresses: Vec::new() });
-            }
-            AssembledHook::Argument => {
-                let (address, len_bytes) = (words[0], words[1]);
-                if let Some(launch) = self.assembled.last_mut().filter(|_| address != 0 && host_memory::any()) {
-                    // SAFETY: by the caller's contract.
-                    let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, len_bytes as usize) };
-                    // Packed structs hold addresses at any place.
-                    let words =
-                        bytes.windows(8).filter_map(|word| word.first_chunk()).map(|word| u64::from_le_bytes(*word));
-                    launch.addresses.extend(words.filter(|&word| host_memory::may_hold(word)));
-                }
-            }
-            AssembledHook::Launch => {
-                if let Some(launch) = self.assembled.pop() {
-                    self.stream = Some(launch.stream);
-                    self.addresses = launch.addresses;
-                }
-            }
-        }
-    }
 }
 
 /// A call whose sections are being drafted.
@@ -184,7 +142,10 @@ pub(crate) unsafe fn draft(
     call.at_entry(transfers);
     if let Hook::Assembled(part) = plan.hook {
         // SAFETY: by the caller's contract.
-        unsafe { transfers.assemble(part, words) };
+        if let Some((stream, addresses)) = unsafe { transfers.assembled.part(part, words) } {
+            transfers.stream = Some(stream);
+            transfers.addresses = addresses;
+        }
     }
     let enqueues = plan.api.effect == Effect::Enqueue;
     if enqueues && graph_copies::capturing() {
@@ -214,11 +175,11 @@ pub(crate) unsafe fn draft(
 }
 
 impl Drafting<'_> {
-    fn push(&mut self, tag: SectionTag, param: u8, presence: Presence, len_bytes: usize, source: Source) {
+    pub(crate) fn push(&mut self, tag: SectionTag, param: u8, presence: Presence, len_bytes: usize, source: Source) {
         self.drafts.push(Draft { tag, param, presence, len_bytes: len_bytes as u32, at_bytes: 0, source });
     }
 
-    fn word(&self, word: u8) -> u64 {
+    pub(crate) fn word(&self, word: u8) -> u64 {
         self.call.words[usize::from(word)]
     }
 
@@ -288,7 +249,7 @@ impl Drafting<'_> {
         }
     }
 
-    fn bytes_in(&mut self, param: u8, address: u64, size: Option<u64>) {
+    pub(crate) fn bytes_in(&mut self, param: u8, address: u64, size: Option<u64>) {
         match size {
             _ if address == 0 => self.push(SectionTag::In, param, Presence::Absent, 0, Source::Zeros),
             Some(len) if len <= MAX_RECORD_BYTES as u64 => {
@@ -624,54 +585,6 @@ impl Drafting<'_> {
         self.transfers.code = Some(CodeImage { number, address, len_bytes, file });
     }
 
-    /// The operating-system handle of memory that the call hands out or is given.
-    unsafe fn shared_handle(&mut self, place: SharedHook) {
-        /// `hipMemHandleTypePosixFileDescriptor`, and `hipExternalMemoryHandleTypeOpaqueFd`.
-        const DESCRIPTOR: u32 = 1;
-        /// `hipMemHandleTypeFabric`, and its bytes.
-        const FABRIC: u32 = 8;
-        const FABRIC_BYTES: u64 = 64;
-        /// No address is lower, and no descriptor this high: how older runtimes, which take the address of a descriptor, are
-        /// told from newer ones, which take the descriptor itself.
-        const SMALLEST_ADDRESS: u64 = 65536;
-        let of_type = || self.word(2) as u32;
-        match place {
-            SharedHook::Export if of_type() == DESCRIPTOR && self.word(0) != 0 => {
-                let source = Source::FileAfterCall(self.word(0) as *const i32);
-                self.push(SectionTag::File, 0, Presence::Absent, FileId::BYTES, source);
-            }
-            SharedHook::Import if of_type() == FABRIC => self.bytes_in(1, self.word(1), Some(FABRIC_BYTES)),
-            SharedHook::Import if of_type() == DESCRIPTOR => {
-                let word = self.word(1);
-                let descriptor = if word < SMALLEST_ADDRESS {
-                    word as i32
-                } else {
-                    // SAFETY: the caller vouches for a descriptor's address, in what is not one itself.
-                    unsafe { (word as *const i32).read_unaligned() }
-                };
-                self.file(descriptor);
-            }
-            SharedHook::ImportExternal if self.word(1) != 0 => {
-                // SAFETY: the caller vouches for the struct: its type first, 8 bytes behind it the descriptor.
-                let (kind, descriptor) = unsafe {
-                    let words = self.word(1) as *const u32;
-                    (words.read_unaligned(), words.add(2).cast::<i32>().read_unaligned())
-                };
-                if kind == DESCRIPTOR {
-                    self.file(descriptor);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Which file a descriptor that the call is given stands for; nothing where it is none.
-    fn file(&mut self, descriptor: i32) {
-        if let Some(file) = file_of(descriptor) {
-            self.push(SectionTag::File, 1, Presence::Present, FileId::BYTES, Source::Inline(file.to_bytes()));
-        }
-    }
-
     /// A module that the call loads from a file.
     unsafe fn module_file(&mut self) {
         let api = self.call.plan.api;
@@ -695,15 +608,6 @@ impl Drafting<'_> {
             unsafe { self.code(param as u8, bytes.as_ptr() as u64, bytes.len(), Some(bytes)) };
         }
     }
-}
-
-/// Which file a descriptor stands for.
-pub(crate) fn file_of(descriptor: i32) -> Option<FileId> {
-    // SAFETY: the struct is plain numbers, for which zeros are values.
-    let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the struct is this function's own; a number that is no descriptor is an error.
-    let told = unsafe { libc::fstat(descriptor, &raw mut found) } == 0;
-    told.then_some(FileId { device: found.st_dev, inode: found.st_ino, descriptor: descriptor as u32 as u64 })
 }
 
 fn inline(address: Option<u64>, reference: BlobRef) -> Source {

@@ -13,8 +13,9 @@ use super::Scratch;
 use super::around::{before_launch, before_work};
 use crate::contents::host_memory;
 use crate::errno::KeepErrno;
+use crate::os_handle::file_of;
 use crate::plan::Plan;
-use crate::sections::{self, Draft, Source, file_of};
+use crate::sections::{self, Draft, Source};
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process};
 

@@ -3,17 +3,20 @@
 //! Memory mapped at two places, device addresses of pinned memory, what was imported from an exported handle: each name is an
 //! object with a life of its own, and the contents are one.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use hrr_format::catalogue::HandleKind;
 
 use super::Planner;
 use super::lower::Call;
-use hrr_format::catalogue::HandleKind;
 
 /// Which objects' contents are the same memory.
 #[derive(Debug, Default)]
 pub(crate) struct SharedContents {
     /// By object: one that stands for it, or for one that does.
     stands_for: FxHashMap<u32, u32>,
+    /// Objects that stand for contents and never end.
+    lasting: FxHashSet<u32>,
 }
 
 impl SharedContents {
@@ -30,10 +33,16 @@ impl SharedContents {
         if first == second || first == 0 || second == 0 {
             return;
         }
-        // Neither of the two may stand for the other: it may end before it.
-        let contents = fresh();
-        self.stands_for.insert(first, contents);
-        self.stands_for.insert(second, contents);
+        // Of two names neither may stand for the other, which may outlive it.
+        let contents = match (self.lasting.contains(&first), self.lasting.contains(&second)) {
+            (true, _) => first,
+            (false, true) => second,
+            (false, false) => fresh(),
+        };
+        self.lasting.insert(contents);
+        for name in [first, second].into_iter().filter(|&name| name != contents) {
+            self.stands_for.insert(name, contents);
+        }
     }
 
     /// Puts what stands for each object's contents in its place.
@@ -78,6 +87,9 @@ mod tests {
         contents.join(4, 1, || 13);
         let mut memory = [(2, true), (3, false), (5, false)];
         contents.name_once(&mut memory);
-        assert_eq!(memory, [(13, true), (13, false), (5, false)]);
+        assert_eq!(memory, [(11, true), (11, false), (5, false)]);
+        // However many names there are, what stands for them is one step away.
+        (20..1000).for_each(|name| contents.join(5, name, || 14));
+        assert_eq!(contents.stands_for[&999], 14);
     }
 }

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::record::FileId;
 
 use super::address::{AddressMap, Allocation};
 use super::contents::SharedContents;
@@ -12,7 +13,6 @@ use super::ipc::{Exported, Recorded};
 use super::shared::ExportedFile;
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
-use hrr_format::record::FileId;
 
 /// A live handle of the recording.
 #[derive(Clone, Copy, Debug)]
