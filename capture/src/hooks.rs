@@ -53,8 +53,34 @@ pub(crate) enum Hook {
     Map,
     /// Memory is taken out of a reserved address range.
     Unmap,
+    /// The call hands out, or is given, a file descriptor or another operating-system handle of memory.
+    Shared(SharedHook),
+    /// A launch is put together call by call.
+    Assembled(AssembledHook),
     /// Something happens to a graph.
     Graph(GraphHook),
+}
+
+/// The three calls of which a launch is put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AssembledHook {
+    /// `hipConfigureCall(grid, block, sharedMem, stream)`.
+    Configure,
+    /// `hipSetupArgument(arg, size, offset)`.
+    Argument,
+    /// `hipLaunchByPtr(func)`.
+    Launch,
+}
+
+/// Where a call has the operating-system handle that it hands out or is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharedHook {
+    /// It stores one of the type in argument word 2 where argument word 0 points to.
+    Export,
+    /// Argument word 1 is one of the type in argument word 2, or points to it.
+    Import,
+    /// Argument word 1 points to a `hipExternalMemoryHandleDesc`.
+    ImportExternal,
 }
 
 /// What an enumeration gives.
@@ -134,6 +160,14 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipCtxSetCurrent", Hook::Context),
     ("hipCtxPushCurrent", Hook::Context),
     ("hipCtxPopCurrent", Hook::Context),
+    ("hipMemExportToShareableHandle", Hook::Shared(SharedHook::Export)),
+    ("hipMemPoolExportToShareableHandle", Hook::Shared(SharedHook::Export)),
+    ("hipMemImportFromShareableHandle", Hook::Shared(SharedHook::Import)),
+    ("hipMemPoolImportFromShareableHandle", Hook::Shared(SharedHook::Import)),
+    ("hipImportExternalMemory", Hook::Shared(SharedHook::ImportExternal)),
+    ("hipConfigureCall", Hook::Assembled(AssembledHook::Configure)),
+    ("hipSetupArgument", Hook::Assembled(AssembledHook::Argument)),
+    ("hipLaunchByPtr", Hook::Assembled(AssembledHook::Launch)),
     ("hipGraphCreate", Hook::Graph(GraphHook::Create)),
     ("hipGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddMemcpyNode1D", Hook::Graph(GraphHook::AddNode)),
@@ -320,6 +354,8 @@ impl HookCall<'_> {
                 | Hook::DestroyStream
                 | Hook::Reset
                 | Hook::Context
+                | Hook::Shared(_)
+                | Hook::Assembled(_)
                 | Hook::Unmap
                 | Hook::None => {}
             }
@@ -379,7 +415,15 @@ impl HookCall<'_> {
     pub(crate) fn stream(&self) -> u64 {
         /// `hipStreamPerThread`.
         const PER_THREAD: u64 = 2;
-        let stream = self.plan.stream_word.map_or(0, |word| self.word(usize::from(word)));
+        let stream = match (self.plan.stream_word, self.plan.stream_field) {
+            (Some(word), _) => self.word(usize::from(word)),
+            (None, Some((word, offset))) => match self.word(usize::from(word)) {
+                0 => 0,
+                // SAFETY: the call under way vouches for the struct, whose layout the catalogue has.
+                address => unsafe { ((address + u64::from(offset)) as *const u64).read_unaligned() },
+            },
+            (None, None) => 0,
+        };
         if stream == 0 && self.plan.api.name.ends_with("_spt") { PER_THREAD } else { stream }
     }
 

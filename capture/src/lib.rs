@@ -12,6 +12,7 @@
 //! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
 
 mod alive;
+mod assembled_launch;
 mod clock;
 mod config;
 mod contents;
@@ -27,6 +28,7 @@ mod kernels;
 mod launch;
 mod manifest;
 mod notice;
+mod os_handle;
 mod plan;
 mod polling;
 mod process;

@@ -137,6 +137,8 @@ pub(crate) struct Plan {
     pub(crate) hook: Hook,
     /// The word of the stream the call works on, if it has one.
     pub(crate) stream_word: Option<u8>,
+    /// The word that points to a struct which names the stream an enqueue works on, and the stream's offset in it.
+    pub(crate) stream_field: Option<(u8, u32)>,
     /// The word of the event the call works on, if it has one.
     pub(crate) event_word: Option<u8>,
     /// What becomes of the call outside a window.
@@ -246,12 +248,26 @@ fn plan(api: &'static Api) -> Plan {
         steps,
         hook,
         stream_word: api.stream_param().map(|param| api.params[param].word),
+        stream_field: stream_field(api),
         event_word: event_word(api),
         keep: Keep::of(api),
         moves_thread: keep::moves_thread(api),
     };
     choose_route(&mut plan);
     plan
+}
+
+/// Of several structs the first one's: the launches on several devices name a stream of each.
+fn stream_field(api: &'static Api) -> Option<(u8, u32)> {
+    if api.effect != Effect::Enqueue || api.stream_param().is_some() {
+        return None;
+    }
+    api.params.iter().find_map(|param| {
+        let Role::Struct(layout, _) = param.role else { return None };
+        let field =
+            STRUCTS[usize::from(layout)].fields.iter().find(|field| field.role == Role::Use(HandleKind::Stream));
+        field.map(|field| (param.word, field.offset_bytes))
+    })
 }
 
 fn event_word(api: &'static Api) -> Option<u8> {

@@ -11,6 +11,7 @@ use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLay
 use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
 use hrr_format::record::{BlobRef, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
+use crate::assembled_launch::AssembledLaunches;
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy, Way};
@@ -50,6 +51,8 @@ pub(crate) enum Source {
     AfterCall(*const u8),
     /// A few bytes.
     Inline([u8; 24]),
+    /// The file whose descriptor is there after a call that succeeded.
+    FileAfterCall(*const i32),
     /// The pointer that the call returns.
     Returned,
     /// Kernel arguments.
@@ -69,6 +72,10 @@ pub(crate) struct Transfers {
     pub(crate) code: Option<CodeImage>,
     /// Addresses in host memory that the work which the call enqueues uses directly.
     pub(crate) addresses: Vec<u64>,
+    /// The stream that the call works on, where none of its arguments says so.
+    pub(crate) stream: Option<u64>,
+    /// Launches of this thread that are being put together, the last one innermost.
+    assembled: AssembledLaunches,
 }
 
 /// A code object that is being loaded.
@@ -105,6 +112,7 @@ impl Transfers {
         self.capture = None;
         self.code = None;
         self.addresses.clear();
+        self.stream = None;
     }
 }
 
@@ -132,9 +140,19 @@ pub(crate) unsafe fn draft(
     transfers.clear();
     let call = HookCall { process, plan, words };
     call.at_entry(transfers);
+    if let Hook::Assembled(part) = plan.hook {
+        // SAFETY: by the caller's contract.
+        if let Some((stream, addresses)) = unsafe { transfers.assembled.part(part, words) } {
+            transfers.stream = Some(stream);
+            transfers.addresses = addresses;
+        }
+    }
     let enqueues = plan.api.effect == Effect::Enqueue;
     if enqueues && graph_copies::capturing() {
-        transfers.capture = runtime::capture_of(call.stream());
+        transfers.capture = runtime::capture_of(transfers.stream.unwrap_or_else(|| call.stream()));
+        if transfers.capture.is_some() {
+            transfers.graph_copies.extend(transfers.addresses.drain(..).map(GraphCopy::direct));
+        }
     }
     let mut drafting = Drafting { call, drafts, transfers, aux: 0 };
     for step in &plan.steps {
@@ -149,17 +167,19 @@ pub(crate) unsafe fn draft(
         Hook::Graph(GraphHook::Launch) => unsafe { drafting.graph_launch() },
         // SAFETY: by the caller's contract.
         Hook::Module | Hook::LinkedFile => unsafe { drafting.module_file() },
+        // SAFETY: by the caller's contract.
+        Hook::Shared(place) => unsafe { drafting.shared_handle(place) },
         _ => {}
     }
     drafting.aux
 }
 
 impl Drafting<'_> {
-    fn push(&mut self, tag: SectionTag, param: u8, presence: Presence, len_bytes: usize, source: Source) {
+    pub(crate) fn push(&mut self, tag: SectionTag, param: u8, presence: Presence, len_bytes: usize, source: Source) {
         self.drafts.push(Draft { tag, param, presence, len_bytes: len_bytes as u32, at_bytes: 0, source });
     }
 
-    fn word(&self, word: u8) -> u64 {
+    pub(crate) fn word(&self, word: u8) -> u64 {
         self.call.words[usize::from(word)]
     }
 
@@ -229,7 +249,7 @@ impl Drafting<'_> {
         }
     }
 
-    fn bytes_in(&mut self, param: u8, address: u64, size: Option<u64>) {
+    pub(crate) fn bytes_in(&mut self, param: u8, address: u64, size: Option<u64>) {
         match size {
             _ if address == 0 => self.push(SectionTag::In, param, Presence::Absent, 0, Source::Zeros),
             Some(len) if len <= MAX_RECORD_BYTES as u64 => {

@@ -148,6 +148,8 @@ pub enum SectionTag {
     /// How the rows of the host memory lie that the section in front of it names, where there are gaps between them:
     /// [`HostRows`].
     GraphHostRows = 14,
+    /// Which file an operating-system handle of the call names: a [`FileId`].
+    File = 15,
 }
 
 impl SectionTag {
@@ -168,6 +170,7 @@ impl SectionTag {
             12 => Self::HostRanges,
             13 => Self::HostBefore,
             14 => Self::GraphHostRows,
+            15 => Self::File,
             _ => return None,
         })
     }
@@ -264,6 +267,42 @@ impl HostRows {
         bytes[4..8].copy_from_slice(&self.slices.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.pitch_bytes.to_le_bytes());
         bytes[16..].copy_from_slice(&self.slice_bytes.to_le_bytes());
+        bytes
+    }
+}
+
+/// Which file a descriptor stands for, whatever its number.
+///
+/// | offset | type | |
+/// |---|---|---|
+/// | 0 | u64 | device of the file's inode |
+/// | 8 | u64 | inode |
+/// | 16 | u64 | the descriptor |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// Device of the file's inode.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// The descriptor.
+    pub descriptor: u64,
+}
+
+impl FileId {
+    /// Size on disk in bytes.
+    pub const BYTES: usize = 24;
+
+    /// Reads what a [`SectionTag::File`] holds.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        Some(FileId { device: u64_at(bytes, 0)?, inode: u64_at(bytes, 8)?, descriptor: u64_at(bytes, 16)? })
+    }
+
+    /// The bytes on disk.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.inode.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.descriptor.to_le_bytes());
         bytes
     }
 }

@@ -281,6 +281,8 @@ pub struct MemoryOutcome {
     pub stale: u64,
     /// The first of them.
     pub first_stale: Option<String>,
+    /// Handles of texture and surface objects in uploads, translated.
+    pub images: u64,
 }
 
 /// What is known once the plan stands, for the lines printed before the clock starts.
@@ -463,6 +465,7 @@ fn outcome(
             placement_on: campaign.memory.is_on(),
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
+            images: planned.images,
         },
         host_memory: planned.host_memory.clone(),
         regions: planned.regions.clone(),

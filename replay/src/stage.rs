@@ -390,6 +390,17 @@ impl HostMemory {
         Ok(place)
     }
 
+    /// As [`Self::source`], and a place that no other call has.
+    ///
+    /// # Errors
+    /// As for [`Self::source`].
+    pub(crate) fn own_source(&mut self, kind: HostKind, blob: u64, shape: Shape) -> Result<*mut u8, StageError> {
+        let span = shape.span_bytes().ok_or(StageError::TooLarge { bytes: u64::MAX })?;
+        let place = self.place(kind, span)?;
+        self.jobs.push(Job { contents: Contents::Blob(blob), target: Address(place), shape });
+        Ok(place)
+    }
+
     /// A place of its own that holds bytes which stand for contents, once [`Self::fill`] has run. Zeros are written too: memory
     /// that never was is one page of zeros to a reader, and read faster than the program's.
     ///

@@ -178,6 +178,10 @@ pub fn summary(outcome: &Outcome) -> String {
             memory.first_stale.as_deref().unwrap_or("?")
         ),
     );
+    counted(
+        memory.images,
+        &format!("Images        : {} handles of texture or surface objects in uploads translated", memory.images),
+    );
     let regions = &outcome.regions;
     counted(
         regions.segments,

@@ -53,7 +53,7 @@ impl Tells {
     fn of(api: &Api) -> Self {
         match api.name {
             "hipSetDevice" => Tells::Device,
-            "hipIpcGetMemHandle" => Tells::Export,
+            "hipIpcGetMemHandle" | "hipMemPoolExportPointer" => Tells::Export,
             "hipDeviceReset" | "hipDevicePrimaryCtxReset" => Tells::Reset,
             "hipMemAddressReserve" => Tells::Reservation,
             _ if crate::placement::is_placed_api(api) => Tells::Allocation,

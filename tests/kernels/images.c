@@ -110,6 +110,18 @@ KERNEL(sample_struct, struct sampler, sampler, float *, out, float, x0, float, d
   if (CAN_SAMPLE) out[i] = sample_2d(sampler.texture, x0 + (float)i * dx, sampler.y, 0).channel[0] + (float)sampler.tag;
 }
 
+/* The same with the handle in device memory, behind a number and others. */
+struct image {
+  uint64_t number;
+  handle texture;
+};
+KERNEL(sample_table, const struct image *, table, int, which, float *, out, float, y0, int, n) {
+  uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);
+  if (i >= (uint32_t)n) return;
+  out[i] = -1;
+  if (CAN_SAMPLE) out[i] = sample_2d(table[which].texture, (float)i, y0, 0).channel[0] + (float)table[which].number;
+}
+
 /* By the module's texture reference: floating point of rows, integers of memory (mode 1), integers of rows (mode 2). */
 KERNEL(sample_reference, float *, out, float, x0, float, dx, float, y0, float, level, int, mode, int, n) {
   uint32_t i = BLOCK_IDX(x) * BLOCK_DIM(x) + THREAD_IDX(x);

@@ -24,6 +24,13 @@ fn recorded(case: &str) -> Recording {
     record(&workload, Contents::Recorded)
 }
 
+/// A case of `tests/workloads/api_corners.cpp`, where devices have addresses of their own for pinned memory.
+fn recorded_corner(case: &str) -> Recording {
+    let mut workload = Workload::new("api_corners", &[case]);
+    workload.environment.push(("MINIHIP_ALIAS".to_owned(), "1".to_owned()));
+    record(&workload, Contents::Recorded)
+}
+
 /// Replays in every way; each passes, with the same number of results compared.
 fn every_way(recording: &Recording) -> Replayed {
     let name = &recording.workload.arguments[0];
@@ -51,15 +58,16 @@ fn every_way(recording: &Recording) -> Replayed {
 }
 
 macro_rules! cases {
-    ($($name:ident)*) => {
+    ($recorded:ident: $($name:ident)*) => {
         $(#[test]
         fn $name() {
-            every_way(&recorded(stringify!($name)));
+            every_way(&$recorded(stringify!($name)));
         })*
     };
 }
 
 cases! {
+    recorded:
     reused_handle
     rerecorded_event
     never_recorded
@@ -74,6 +82,29 @@ cases! {
     null_stream_results
     relaunched_graph
     freed_in_order
+}
+
+/// Every way through each case of `tests/workloads/api_corners.cpp`.
+mod api {
+    use super::{every_way, recorded_corner};
+
+    cases! {
+        recorded_corner:
+        struct_copies
+        configured
+        array_graphs
+        overlapping_pieces
+        struct_streams
+        memory_nodes
+        changed_clones
+        partial_mappings
+        trimmed_pools
+        refused_copies
+        batched_values
+        managed_halves
+        uploaded_graphs
+        inner_addresses
+    }
 }
 
 /// How often a call is in a recording.

@@ -3,7 +3,7 @@
 //!
 //! A share of the entry points is tried each time; `HRR_DROP=all` tries all of them and prints how each was noticed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -33,8 +33,10 @@ enum Noticed {
     Missed(String),
 }
 
-/// Which of the recordings have a successful call of each entry point, those with the fewest calls first.
+/// Which of the recordings have a successful call of each entry point, or a failed one of what never succeeds, those with the
+/// fewest calls first.
 fn callers(recordings: &[Recording]) -> BTreeMap<&'static str, Vec<usize>> {
+    let refused: BTreeSet<String> = listed("not_exercised.tsv").into_keys().collect();
     let mut callers: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
     let mut sizes = Vec::new();
     for (index, recording) in recordings.iter().enumerate() {
@@ -43,7 +45,7 @@ fn callers(recordings: &[Recording]) -> BTreeMap<&'static str, Vec<usize>> {
         for record in archive.streams().iter().flat_map(|stream| stream.records()) {
             let Some(api) = archive.row_of(&record) else { continue };
             let found = callers.entry(api.name).or_default();
-            if succeeded(api, record.ret()) && found.last() != Some(&index) {
+            if (succeeded(api, record.ret()) || refused.contains(api.name)) && found.last() != Some(&index) {
                 found.push(index);
             }
         }
@@ -80,9 +82,9 @@ fn is_question(api: &Api) -> bool {
         && !api.params.iter().any(|param| changes(&param.role))
 }
 
-/// Entry points whose loss can only be counted, with the reason, as `tests/workloads/only_counted.tsv` lists them.
-fn only_counted() -> BTreeMap<String, String> {
-    let path = built::repository().join("tests/workloads/only_counted.tsv");
+/// Entry points that a file of `tests/workloads` lists, with the reason.
+fn listed(file: &str) -> BTreeMap<String, String> {
+    let path = built::repository().join("tests/workloads").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
@@ -123,13 +125,14 @@ fn replay_without(recording: &Recording, api: &str) -> Noticed {
 #[test]
 fn a_call_that_is_left_out_is_missed() {
     let everything = std::env::var("HRR_DROP").is_ok_and(|value| value == "all");
-    let listed = Workload::all().into_iter().filter(|workload| !REPETITIVE.contains(&workload.name.as_str()));
-    let recordings: Vec<Recording> = listed.map(|workload| record(&workload, Contents::Recorded)).collect();
+    let workloads = Workload::all().into_iter().filter(|workload| !REPETITIVE.contains(&workload.name.as_str()));
+    let recordings: Vec<Recording> = workloads.map(|workload| record(&workload, Contents::Recorded)).collect();
     for recording in &recordings {
         Replay::of_recording(recording).run().expect_pass();
     }
     let callers = callers(&recordings);
-    let only_counted = only_counted();
+    // Those whose loss can only be counted.
+    let only_counted = listed("only_counted.tsv");
     let rows: Vec<&Api> = APIS
         .iter()
         .filter(|api| matches!(api.policy, Policy::Replay | Policy::ReplayAs(_)) && callers.contains_key(api.name))

@@ -14,7 +14,7 @@ fn recorded(name: &str, arguments: &[&str]) -> Recording {
 }
 
 /// Workloads whose kernels nothing waits for, with every way to launch between them.
-const WAYS: [(&str, &[&str]); 7] = [
+const WAYS: [(&str, &[&str]); 9] = [
     ("saxpy_reduce", &[]),
     ("sweep_launches", &[]),
     ("sweep_graphs", &[]),
@@ -22,6 +22,8 @@ const WAYS: [(&str, &[&str]); 7] = [
     ("launch_shapes", &[]),
     ("serving", &[]),
     ("corner_cases", &["configured_launches"]),
+    ("api_corners", &["struct_streams"]),
+    ("api_corners", &["changed_clones"]),
 ];
 
 /// Whether an entry point launches a kernel, or makes a node that does.
@@ -56,6 +58,18 @@ fn a_filter_lets_the_nodes_of_its_kernels_through() {
         run.stderr.contains("hipGraphAddKernelNode = 0") && run.stderr.contains("hipGraphAddEmptyNode = 0"),
         "{run}"
     );
+}
+
+/// Captured launches that name their stream in a struct; the one on a stream that is not captured leaves none.
+#[test]
+fn a_launch_that_is_left_out_of_a_capture_leaves_an_empty_node_also_where_a_struct_names_its_stream() {
+    let recording = recorded("api_corners", &["struct_streams"]);
+    for threads in ["0", "1"] {
+        let replay = Replay::of_recording(&recording).args(["--kernel-filter", "no such kernel", "--threads", threads]);
+        let run = replay.env("MINIHIP_TRACE", 1).run().run;
+        let nodes = run.stderr.lines().filter(|line| line.contains("hipGraphAddEmptyNode = 0")).count();
+        assert!(run.succeeded() && nodes == 2, "{nodes} nodes\n{run}");
+    }
 }
 
 fn replace(recording: &Recording, bundle: &str, threads: &str) -> Replayed {

@@ -128,3 +128,24 @@ fn a_program_under_mpirun_leaves_one_root() {
     all.run.expect_code(0);
     assert!(all.run.stdout.contains("4 of 4 passed"), "{}", all.run);
 }
+
+/// The parent exports memory by a descriptor of the same number as the child's, which it then imports.
+#[test]
+fn memory_that_another_process_exported_is_refused_by_that_processs_name() {
+    let scratch = Scratch::new("foreign");
+    let root = scratch.path().join("foreign.hrr");
+    let mut command = Command::new(built::output("bin/hrr-capture"));
+    with_clean_environment(&mut command);
+    command.args(["-q", "--content", "-o"]).arg(&root).arg("--");
+    command.arg(Workload::listed("shared_handles").program()).arg("foreign");
+    command.env("LD_LIBRARY_PATH", built::libraries());
+    run(&mut command, LIMIT).expect_code(0);
+    let processes = ArchiveRoot::open(&root).unwrap().processes;
+    assert_eq!(processes.len(), 2);
+    let runs: Vec<_> = processes.iter().map(|process| (process.pid, Replay::of(&process.path).run().run)).collect();
+    let imports = "hipMemImportFromShareableHandle: opens a handle that no call of this process exported: process";
+    let refused: Vec<_> = runs.iter().filter(|(_, run)| run.stderr.contains(imports)).collect();
+    let [(parent, run)] = refused[..] else { panic!("one of the two imports\n{runs:#?}") };
+    let child = processes.iter().map(|process| process.pid).find(|pid| pid != parent).unwrap();
+    assert!(run.stderr.contains(&format!("{imports} {child} of this archive exported it")), "{child}\n{run}");
+}

@@ -125,6 +125,7 @@ fn programs_that_change_much_have_windows_anywhere() {
     for (name, windows) in [
         ("resets", &early[..]),
         ("ipc", &early),
+        ("shared_handles", &early),
         ("linking", &early),
         ("sweep_modules", &early),
         ("sweep_graphs", &early),

@@ -157,6 +157,9 @@ every_way! {
     graph_rows: Independent;
     // Memory that one thread has freed is given out to another.
     shared_memory_mix: Cooperating;
+    shared_handles: Independent;
+    no_graphics: Independent;
+    api_corners: Cooperating;
 }
 
 #[test]

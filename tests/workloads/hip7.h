@@ -75,6 +75,39 @@ struct Memcpy3D {
 };
 static_assert(sizeof(Memcpy2D) == 128 && sizeof(Memcpy3D) == 184 && sizeof(Memcpy3DPeer) == 168, "HIP 7 layouts");
 
+// hipExternalMemoryHandleDesc, with the descriptor of its union.
+struct ExternalMemory {
+  int type;
+  int pad;
+  int fd;
+  int rest[3];
+  unsigned long long size;
+  unsigned flags;
+  unsigned reserved[16];
+};
+// hipExternalMemoryBufferDesc.
+struct ExternalBuffer {
+  unsigned long long offset, size;
+  unsigned flags;
+  unsigned reserved[16];
+};
+// hipExternalMemoryMipmappedArrayDesc.
+struct ExternalMipmap {
+  unsigned long long offset;
+  hipChannelFormatDesc format;
+  Extent extent;
+  unsigned flags, levels;
+};
+// hipExternalSemaphoreSignalNodeParams and hipExternalSemaphoreWaitNodeParams.
+struct SemaphoreNode {
+  void* semaphores;
+  void* params;
+  unsigned count;
+};
+static_assert(sizeof(ExternalMemory) == 104 && sizeof(ExternalBuffer) == 88 && sizeof(ExternalMipmap) == 64 &&
+                  sizeof(SemaphoreNode) == 24,
+              "HIP 7 layouts");
+
 struct MemcpyAttributes {
   int srcAccessOrder;
   Location srcHint, dstHint;
@@ -387,6 +420,24 @@ hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t, hip7::Memcpy3D*);
 hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t, const hip7::Memcpy3D*);
 hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hip7::Memcpy3D*, hipCtx_t);
 hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hipMemsetParams*, hipCtx_t);
+
+hipError_t hipExternalMemoryGetMappedMipmappedArray(hipMipmappedArray_t*, hipExternalMemory_t,
+                                                    const hip7::ExternalMipmap*);
+hipError_t hipGraphAddExternalSemaphoresSignalNode(hipGraphNode_t*, hipGraph_t, const hipGraphNode_t*, size_t,
+                                                   const hip7::SemaphoreNode*);
+hipError_t hipGraphAddExternalSemaphoresWaitNode(hipGraphNode_t*, hipGraph_t, const hipGraphNode_t*, size_t,
+                                                 const hip7::SemaphoreNode*);
+hipError_t hipGraphExternalSemaphoresSignalNodeGetParams(hipGraphNode_t, hip7::SemaphoreNode*);
+hipError_t hipGraphExternalSemaphoresWaitNodeGetParams(hipGraphNode_t, hip7::SemaphoreNode*);
+hipError_t hipGraphExternalSemaphoresSignalNodeSetParams(hipGraphNode_t, const hip7::SemaphoreNode*);
+hipError_t hipGraphExternalSemaphoresWaitNodeSetParams(hipGraphNode_t, const hip7::SemaphoreNode*);
+hipError_t hipGraphExecExternalSemaphoresSignalNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hip7::SemaphoreNode*);
+hipError_t hipGraphExecExternalSemaphoresWaitNodeSetParams(hipGraphExec_t, hipGraphNode_t, const hip7::SemaphoreNode*);
+hipError_t hipGraphicsMapResources(int, hipGraphicsResource_t*, hipStream_t);
+hipError_t hipGraphicsUnmapResources(int, hipGraphicsResource_t*, hipStream_t);
+hipError_t hipGraphicsResourceGetMappedPointer(void**, size_t*, hipGraphicsResource_t);
+hipError_t hipGraphicsSubResourceGetMappedArray(hipArray_t*, hipGraphicsResource_t, unsigned, unsigned);
+hipError_t hipGraphicsUnregisterResource(hipGraphicsResource_t);
 
 hipError_t hipDeviceGetLuid(char*, unsigned*, int);
 hipError_t hipInitDevice(int, unsigned, unsigned);

@@ -20,11 +20,17 @@ struct sampler {
   float y;
 };
 #pragma pack(pop)
+// An element of the table of sample_table.
+struct stored {
+  uint64_t number;
+  hipTextureObject_t texture;
+};
 
 extern "C" {
 __global__ void sample(hipTextureObject_t, float*, float, float, float, float, float, int) {}
 __global__ void sample_linear(hipTextureObject_t, float*, int, int) {}
 __global__ void sample_struct(sampler, float*, float, float, int) {}
+__global__ void sample_table(const stored*, int, float*, float, int) {}
 __global__ void scale_surface(hipSurfaceObject_t, uint32_t, int, int) {}
 }
 
@@ -131,6 +137,19 @@ bool arrays() {
   CHECK(hipGetTextureObjectResourceDesc(&found_resource, linear));
   CHECK(hipGetTextureObjectTextureDesc(&found_texture, linear));
   REQUIRE(found_resource.res.array.array == array && found_texture.normalizedCoords == 1, "descriptions");
+  // In a table in device memory, which the host fills; by rows, too.
+  stored table[3] = {{7, border}, {11, linear}, {13, border}};
+  stored* stored_table;
+  CHECK(hipMalloc(&stored_table, 2 * sizeof table));
+  CHECK(hipMemcpy(stored_table, table, sizeof table, hipMemcpyHostToDevice));
+  CHECK(hipMemcpy2D(stored_table + 3, sizeof *table, table + 2, sizeof *table, sizeof *table, 1, hipMemcpyHostToDevice));
+  CHECK(hipStreamSynchronize(nullptr));
+  for (int which : {0, 2, 3}) {
+    sample_table<<<1, 32>>>(stored_table, which, results.device, 1, kSamples);
+    CHECK(hipGetLastError());
+    EXPECT(results, (i < kWidth ? texel(i, 1, 1) : 99) + (which == 0 ? 7 : 13));
+  }
+  CHECK(hipFree(stored_table));
   CHECK(hipDestroyTextureObject(linear));
   CHECK(hipDestroyTextureObject(border));
   CHECK(hipDestroyTextureObject(object));

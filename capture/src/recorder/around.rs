@@ -167,7 +167,7 @@ pub(super) unsafe fn before_work(
 ) {
     let process = process::current();
     let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };
-    let hip_stream = HookCall { process, plan, words }.stream();
+    let hip_stream = transfers.stream.unwrap_or_else(|| HookCall { process, plan, words }.stream());
     std::mem::swap(&mut in_call.addresses, &mut transfers.addresses);
     // SAFETY: the caller is the stream's owner, inside its call.
     unsafe { memory.before_work(&Recording { stream, writer }, hip_stream, in_call) };

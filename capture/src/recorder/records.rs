@@ -5,12 +5,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use hrr_format::record::{HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, offset, section_bytes};
+use hrr_format::record::{
+    FileId, HEADER_BYTES, Presence, SECTION_HEADER_BYTES, SectionTag, flag, offset, section_bytes,
+};
 
 use super::Scratch;
 use super::around::{before_launch, before_work};
 use crate::contents::host_memory;
 use crate::errno::KeepErrno;
+use crate::os_handle::file_of;
 use crate::plan::Plan;
 use crate::sections::{self, Draft, Source};
 use crate::writer::ThreadStream;
@@ -260,7 +263,7 @@ pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
         write_section_head(section, draft.tag, draft.param, draft.presence, draft.len_bytes);
         let payload = section.add(SECTION_HEADER_BYTES);
         match draft.source {
-            Source::Zeros | Source::AfterCall(_) | Source::Returned => {}
+            Source::Zeros | Source::AfterCall(_) | Source::FileAfterCall(_) | Source::Returned => {}
             Source::Memory(address) => payload.copy_from_nonoverlapping(address, draft.len_bytes as usize),
             Source::Inline(bytes) => payload.copy_from_nonoverlapping(bytes.as_ptr(), draft.len_bytes as usize),
             Source::Arguments(arguments) => arguments.store(payload),
@@ -283,6 +286,11 @@ pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: 
             let presence = match draft.source {
                 Source::AfterCall(address) if code == 0 => {
                     payload.copy_from_nonoverlapping(address, draft.len_bytes as usize);
+                    Presence::Present
+                }
+                Source::FileAfterCall(address) if code == 0 => {
+                    let Some(file) = file_of(address.read_unaligned()) else { continue };
+                    payload.copy_from_nonoverlapping(file.to_bytes().as_ptr(), FileId::BYTES);
                     Presence::Present
                 }
                 Source::Returned => {

@@ -30,6 +30,8 @@ const CHANGES: &[&str] = &[
     "hipIpcGet",
     "GetDevResource",
     "SmResourceSplit",
+    "hipMemExport",
+    "hipMemPoolExport",
     "DisablePeerAccess",
     "PrimaryCtxRelease",
     "Advise",
@@ -68,6 +70,7 @@ pub(super) const KINDS: &[HandleKind] = &[
     HandleKind::Pool,
     HandleKind::Ctx,
     HandleKind::MemHandle,
+    HandleKind::ExternalMemory,
 ];
 
 impl Keep {
@@ -188,7 +191,10 @@ pub(super) struct Setting {
 impl Setting {
     /// What a call sets; `None` for calls that count, each of which matters.
     pub(super) fn of(api: &Api, device: i32, record: &Record<'_>) -> Option<Self> {
-        if ["Retain", "Release", "Link", "Dependencies", "DevResource", "SmResource"].iter().any(|part| api.name.contains(part)) {
+        if ["Retain", "Release", "Link", "Dependencies", "DevResource", "SmResource"]
+            .iter()
+            .any(|part| api.name.contains(part))
+        {
             return None;
         }
         if api.name.contains("PeerAccess") {

@@ -2729,7 +2729,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 2,
         effect: Effect::Host,
-        policy: Policy::Refuse("the memory belongs to a graphics interface that made the operating-system handle, which does not exist here"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "extMem_out", ctype: "hipExternalMemory_t*", word: 0, words: 1, role: Role::Create(HandleKind::ExternalMemory) },
             Param { name: "memHandleDesc", ctype: "const hipExternalMemoryHandleDesc*", word: 1, words: 1, role: Role::In(Size::Fixed(104)) },
@@ -3163,7 +3163,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 4,
         effect: Effect::Host,
-        policy: Policy::Skip("names memory for other processes and changes nothing here; importing is refused by name"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "shareableHandle", ctype: "void*", word: 0, words: 1, role: Role::Out(Size::By { param: 2, cases: &[(1, 4), (2, 8), (4, 4), (8, 64)], otherwise: 4 }) },
             Param { name: "handle", ctype: "hipMemGenericAllocationHandle_t", word: 1, words: 1, role: Role::Use(HandleKind::MemHandle) },
@@ -3246,10 +3246,10 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 3,
         effect: Effect::Host,
-        policy: Policy::Refuse("the memory belongs to whoever made the operating-system handle, which does not exist here"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "handle", ctype: "hipMemGenericAllocationHandle_t*", word: 0, words: 1, role: Role::Create(HandleKind::MemHandle) },
-            Param { name: "osHandle", ctype: "void*", word: 1, words: 1, role: Role::Opaque },
+            Param { name: "osHandle", ctype: "void*", word: 1, words: 1, role: Role::Scalar },
             Param { name: "shHandleType", ctype: "hipMemAllocationHandleType", word: 2, words: 1, role: Role::Scalar },
         ],
     },
@@ -3315,7 +3315,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 2,
         effect: Effect::Host,
-        policy: Policy::Skip("names memory for other processes and changes nothing here; importing is refused by name"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "export_data", ctype: "hipMemPoolPtrExportData*", word: 0, words: 1, role: Role::Out(Size::Fixed(64)) },
             Param { name: "dev_ptr", ctype: "void*", word: 1, words: 1, role: Role::Device(Access::Read, Size::Unknown) },
@@ -3328,7 +3328,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 4,
         effect: Effect::Host,
-        policy: Policy::Skip("names a pool for other processes and changes nothing here; importing is refused by name"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "shared_handle", ctype: "void*", word: 0, words: 1, role: Role::Out(Size::By { param: 2, cases: &[(1, 4), (2, 8), (4, 4), (8, 64)], otherwise: 4 }) },
             Param { name: "mem_pool", ctype: "hipMemPool_t", word: 1, words: 1, role: Role::Use(HandleKind::Pool) },
@@ -3371,10 +3371,10 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 4,
         effect: Effect::Host,
-        policy: Policy::Refuse("the pool belongs to whoever made the operating-system handle, which does not exist here"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "mem_pool", ctype: "hipMemPool_t*", word: 0, words: 1, role: Role::Create(HandleKind::Pool) },
-            Param { name: "shared_handle", ctype: "void*", word: 1, words: 1, role: Role::Opaque },
+            Param { name: "shared_handle", ctype: "void*", word: 1, words: 1, role: Role::Scalar },
             Param { name: "handle_type", ctype: "hipMemAllocationHandleType", word: 2, words: 1, role: Role::Scalar },
             Param { name: "flags", ctype: "unsigned int", word: 3, words: 1, role: Role::Scalar },
         ],
@@ -3386,7 +3386,7 @@ pub static APIS: [Api; 555] = [
         ret: Returns::Error,
         words: 3,
         effect: Effect::Host,
-        policy: Policy::Refuse("the memory belongs to another process"),
+        policy: Policy::Replay,
         params: &[
             Param { name: "dev_ptr", ctype: "void**", word: 0, words: 1, role: Role::NewDevice(Size::Unknown) },
             Param { name: "mem_pool", ctype: "hipMemPool_t", word: 1, words: 1, role: Role::Use(HandleKind::Pool) },

@@ -170,6 +170,7 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
         | SectionTag::GraphHostIn
         | SectionTag::GraphHostOut
         | SectionTag::GraphHostRows
+        | SectionTag::File
         | SectionTag::Note
         | SectionTag::HostRanges
         | SectionTag::HostBefore => {}

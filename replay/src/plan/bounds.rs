@@ -273,11 +273,12 @@ fn named_reach(layout: &str, offset_bytes: u32, element: &[u8]) -> Reach {
     if counts_elements { Reach::Elements(bytes) } else { Reach::Bytes(bytes) }
 }
 
+/// Four channels of 32 bits: the largest element of an array.
+const MAX_ELEMENT_BYTES: u64 = 16;
+
 /// The shape of the host side of a copy that a struct describes, whose contents were recorded as `blob_bytes` packed bytes.
 /// `None` where the struct's numbers do not give so many.
 pub(crate) fn host_shape(layout: &StructLayout, field: &StructField, element: &[u8], blob_bytes: u64) -> Option<Shape> {
-    /// Four channels of 32 bits: the largest element of an array.
-    const MAX_ELEMENT_BYTES: u64 = 16;
     let (name, base) = match layout.name {
         "hipGraphNodeParams" => ("hipMemcpy3DParms", 32),
         name => (name, 0),
@@ -320,12 +321,14 @@ pub(crate) fn host_shape(layout: &StructLayout, field: &StructField, element: &[
     shape.span_bytes().is_some().then_some(shape)
 }
 
-/// The shape of the host side of a copy that a struct describes. `None` where it is no copy, or counts the elements of an
-/// array, whose size the struct does not tell.
+/// The shape of the host side of a copy that a struct describes. `None` where it is no copy. One that counts the elements of an
+/// array, whose size the struct does not tell, is as large as it can be.
 pub(crate) fn host_rows(layout: &StructLayout, field: &StructField, element: &[u8]) -> Option<Shape> {
-    if !matches!(struct_reach(layout, field, element), Reach::Bytes(_)) {
-        return None;
-    }
+    let unit_bytes = match struct_reach(layout, field, element) {
+        Reach::Bytes(_) => 1,
+        Reach::Elements(_) => MAX_ELEMENT_BYTES,
+        Reach::Unknown => return None,
+    };
     let (name, base) = match layout.name {
         "hipGraphNodeParams" => ("hipMemcpy3DParms", 32),
         name => (name, 0),
@@ -334,7 +337,8 @@ pub(crate) fn host_rows(layout: &StructLayout, field: &StructField, element: &[u
     let inner = element.get(base..)?;
     let extent = |offset: Option<u32>| offset.map_or(1, |offset| word_at(inner, offset as usize));
     let [width, height, depth] = copy.extent.map(extent);
-    host_shape(layout, field, element, width.checked_mul(height)?.checked_mul(depth)?)
+    let elements = width.checked_mul(height)?.checked_mul(depth)?;
+    host_shape(layout, field, element, elements.checked_mul(unit_bytes)?)
 }
 
 fn copy_reach(copy: &Copy, side: &Side, element: &[u8]) -> Option<u64> {

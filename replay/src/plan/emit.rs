@@ -126,9 +126,9 @@ impl<'a> Planner<'a> {
         if filtered {
             self.forget_put_off(&call);
         }
-        // A planted loss is one that nothing accounts for.
+        // A planted loss is one that nothing accounts for, in what the thread's last error is either.
         if left_out || self.mutation == Some(Mutation::Drop(api.id)) {
-            self.lanes[lane as usize].last_error_unknown |= record.ret() != 0;
+            self.lanes[lane as usize].last_error_unknown |= left_out && record.ret() != 0;
             return Ok(Open { issued: false, definitions: Vec::new() });
         }
         let live_device = self.choices.devices.live(device);
@@ -153,8 +153,10 @@ impl<'a> Planner<'a> {
             Err(refusal) => self.depends_on_left_out(&call, refusal),
             Ok(_) => false,
         };
-        if let (Ok(open), Some(_)) = (&result, stand_in) {
-            self.note_empty_node(&open.definitions);
+        match (&result, stand_in) {
+            (Ok(open), Some(_)) => self.note_empty_node(&open.definitions),
+            (Ok(open), None) => self.note_listed_nodes(&call, &open.definitions),
+            _ => {}
         }
         if dropped {
             self.account.left_out(api);
@@ -171,7 +173,10 @@ impl<'a> Planner<'a> {
         let result = self.emit_laid_out(call, chunk, blocks_others, &mut lowering, &mut entered);
         match entered {
             // One that comes to nothing from here on was entered all the same.
-            Some(entered) => self.edges.entered(entered, lowering.facts),
+            Some(entered) => {
+                self.objects.contents.name_once(&mut lowering.facts.memory);
+                self.edges.entered(entered, lowering.facts);
+            }
             None => self.edges.recycle(lowering.facts),
         }
         result.map(|()| Open { issued: true, definitions: lowering.definitions })
@@ -192,7 +197,9 @@ impl<'a> Planner<'a> {
         let mut draft = Draft::new(chunk, record.word_count(), record.words());
         // A stream made on the spot waits for nothing.
         let mut before = Vec::new();
+        self.uploaded_images.clear();
         self.lower_arguments(call, chunk, &mut draft, lowering, &mut before)?;
+        self.patch_uploaded_images(&mut draft, lowering);
         let issued = self.apply_special(call, chunk, &mut draft)?.unwrap_or(api);
         let issued = self.replace_kernel(call, chunk, &mut draft)?.unwrap_or(issued);
         let stand_in = self.stand_in(call, chunk, &mut draft, lowering, &mut before)?;
@@ -201,11 +208,18 @@ impl<'a> Planner<'a> {
         match special {
             Special::ExportIpc => self.export_ipc(call, &mut draft, lowering),
             Special::ImportIpc => self.import_ipc(call, &mut draft, lowering)?,
+            Special::ExportPointer => self.export_ipc(call, &mut draft, lowering),
+            Special::ImportPointer => self.import_pointer(call, &mut draft, lowering)?,
+            Special::ExportShared => self.export_shared(call, &mut draft, lowering),
+            Special::ImportShared => self.import_shared(call, chunk, &mut draft, lowering)?,
+            Special::MapExternal => self.map_external(call, lowering),
+            Special::MapMemory => self.map_memory(call),
             _ => {}
         }
         if self.traits[usize::from(api.id)].device_resources {
             self.resolve_device_resources(call, &mut draft, lowering);
         }
+        self.assemble(call, special, lowering);
         if lowering.facts.enqueues_on.is_none()
             && matches!(api.effect, Effect::Enqueue | Effect::BlockCopy)
             && api.stream_param().is_none()
@@ -291,7 +305,10 @@ impl<'a> Planner<'a> {
                     flags &= !flag::KERNEL;
                     thunk
                 }
-                None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                None => match self.listed_node_thunk(call, issued, chunk, &mut draft)? {
+                    Some(thunk) => thunk,
+                    None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                },
             },
         };
         let launches = flags & (flag::KERNEL | flag::GRAPH) != 0;

@@ -24,6 +24,7 @@ impl Lowering {
 
     /// Notes which stream the call works on.
     pub(crate) fn note_stream(&mut self, call: &Call<'_>, stream: Option<StreamKey>) {
+        self.names_stream = stream;
         match call.api.effect {
             Effect::BlockStream => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),
             Effect::Query if call.succeeded() => self.facts.sync = stream.map_or(Sync::None, Sync::Stream),

@@ -17,26 +17,52 @@ use crate::instruction::{Chunk, Wait, flag};
 use crate::stage::Shape;
 use crate::thunk::Outcome;
 
-/// Places that are looked through for one that holds another piece of memory.
-const PLACES_LOOKED_AT: usize = 64;
+/// Addresses are taken in blocks of so many bytes.
+const BLOCK_BYTES: u64 = 1 << 36;
 
-/// Host memory of graphs.
+/// A stretch of addresses as long as one of the program's, whose pages come when they are touched.
+#[derive(Debug)]
+struct Block(usize);
+
+impl Block {
+    /// `None` where there are not so many addresses.
+    fn new() -> Option<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), BLOCK_BYTES as usize, access, flags, -1, 0) };
+        (base != libc::MAP_FAILED).then_some(Block(base as usize))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's own, and the planner outlives the run that uses it.
+        unsafe { libc::munmap(self.0 as *mut libc::c_void, BLOCK_BYTES as usize) };
+    }
+}
+
+/// Host memory of graphs. What stands for pageable memory lies as that did, so that pieces which overlap, or lie in one another,
+/// still do.
 #[derive(Debug, Default)]
 pub(crate) struct GraphHost {
-    /// What stands for pageable memory, by recorded address and length in bytes: the same piece always has the same place.
+    /// By number of the program's block of addresses; `None` where there was no room for one.
+    blocks: BTreeMap<u64, Option<Block>>,
+    /// What stands for pieces that lie in no block, by recorded address and length in bytes: the same piece always has the same
+    /// place.
     places: BTreeMap<(u64, u64), usize>,
 }
 
 impl GraphHost {
-    /// A place for a piece of memory that was given one, or lies in one that was.
-    fn known(&self, address: u64, len_bytes: u64) -> Option<usize> {
-        if let Some(&place) = self.places.get(&(address, len_bytes)) {
-            return Some(place);
+    /// The place of a piece in the block that it lies in.
+    fn in_block(&mut self, address: u64, len_bytes: u64) -> Option<*mut u8> {
+        let number = address / BLOCK_BYTES;
+        let last = address.checked_add(len_bytes.max(1) - 1)?;
+        if last / BLOCK_BYTES != number {
+            return None;
         }
-        let end = address.checked_add(len_bytes)?;
-        let before = self.places.range(..=(address, u64::MAX)).rev().take(PLACES_LOOKED_AT);
-        let mut holding = before.filter(|((base, len), _)| base.checked_add(*len).is_some_and(|stop| end <= stop));
-        holding.next().map(|((base, _), place)| place + (address - base) as usize)
+        let block = self.blocks.entry(number).or_insert_with(Block::new).as_ref()?;
+        Some((block.0 + (address % BLOCK_BYTES) as usize) as *mut u8)
     }
 }
 
@@ -102,8 +128,11 @@ unsafe fn copy_thunk(_: *const std::ffi::c_void, words: *const u64) -> Outcome {
 impl Planner<'_> {
     /// Host memory that stands for the program's at this address for as long as graphs may use it.
     pub(crate) fn shadow(&mut self, address: u64, len_bytes: u64) -> Result<*mut u8, Refusal> {
-        let place = match self.graph_host.known(address, len_bytes) {
-            Some(place) => place,
+        if let Some(place) = self.graph_host.in_block(address, len_bytes) {
+            return Ok(place);
+        }
+        let place = match self.graph_host.places.get(&(address, len_bytes)) {
+            Some(&place) => place,
             None => self.host.lasting_place(len_bytes)? as usize,
         };
         self.graph_host.places.insert((address, len_bytes), place);
@@ -183,14 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_memory_keeps_its_place_when_a_longer_one_begins_there() {
+    fn pieces_of_memory_lie_to_each_other_as_they_did() {
         let mut host = GraphHost::default();
-        host.places.insert((1000, 100), 1);
-        host.places.insert((1000, 200), 5001);
-        assert_eq!(host.known(1000, 100), Some(1));
-        assert_eq!(host.known(1000, 200), Some(5001));
-        assert_eq!(host.known(1050, 100), Some(5051));
-        assert_eq!(host.known(1150, 100), None);
-        assert_eq!(host.known(999, 1), None);
+        let base = 7 * BLOCK_BYTES + 1000;
+        let first = host.in_block(base, 100).unwrap();
+        assert_eq!(host.in_block(base, 200), Some(first));
+        assert_eq!(host.in_block(base + 50, 1000), Some(first.wrapping_add(50)));
+        assert_eq!(host.in_block(base - 999, 1), Some(first.wrapping_sub(999)));
+        // SAFETY: a place of a block, which is mapped.
+        unsafe { first.write(7) };
+        assert_eq!(host.in_block(8 * BLOCK_BYTES - 8, 16), None, "over the end of a block");
+        assert_eq!(host.in_block(u64::MAX, 2), None);
+        assert!(host.in_block(8 * BLOCK_BYTES - 8, 8).is_some());
     }
 }

@@ -159,6 +159,7 @@ impl<'a> Planner<'a> {
         let count = self.lanes[lane as usize].planned + 1;
         let (begin, end) = (record.begin(), record.end().max(record.begin()));
         let entered = Entered { lane, begin, end, count, stream: 0, in_order_on: 0, handed_off: false, placeholder };
+        self.objects.contents.name_once(&mut facts.memory);
         self.edges.entered(entered, facts);
         self.lanes[lane as usize].planned = count;
         let result = self.emit_host_memory(event, lane, &checked, count, &waits);

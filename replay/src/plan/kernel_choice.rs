@@ -163,8 +163,7 @@ impl<'a> Planner<'a> {
         if self.is_about_lost(call) {
             return Ok(true);
         }
-        let is_node_call = call.api.name.contains("KernelNode") || NODE_CALLS.contains(&call.api.name);
-        if call.api.effect != Effect::Enqueue && !is_node_call {
+        if call.api.effect != Effect::Enqueue && !self.is_node_call(call) {
             return Ok(false);
         }
         let names = self.kernel_names(call)?;
@@ -178,6 +177,10 @@ impl<'a> Planner<'a> {
                 )),
             };
         }
+        if self.is_about_listed(call) {
+            // Only the runtime knows which of the two the node is.
+            return Ok(false);
+        }
         let is_empty = self.used(call, HandleKind::Node).any(|object| self.planned.shape.objects.contains(&object));
         match (is_empty, names.len() - left_out, left_out) {
             (true, 0, _) => Ok(true),
@@ -186,6 +189,17 @@ impl<'a> Planner<'a> {
                 "it gives a node another kernel, and --kernel-filter lets only one of the two through",
             )),
         }
+    }
+
+    /// Whether a call is about a node that is, or can be, a kernel's.
+    pub(crate) fn is_node_call(&self, call: &Call<'_>) -> bool {
+        call.api.name.contains("KernelNode") || NODE_CALLS.contains(&call.api.name)
+    }
+
+    /// Whether a call gives a node a kernel that `--kernel-filter` leaves out.
+    pub(crate) fn gives_left_out_kernel(&self, call: &Call<'_>) -> Result<bool, Refusal> {
+        let Some(filter) = self.choices.kernel_filter.as_deref() else { return Ok(false) };
+        Ok(self.kernel_names(call)?.iter().any(|name| !name.contains(filter)))
     }
 
     /// Puts a replacement's function in the place of the recorded one. Returns the entry point to call, if another. All else

@@ -5,7 +5,7 @@ use hrr_format::record::{Presence, Record, SectionTag};
 
 use super::Planner;
 use super::address::Space;
-use super::dependency::{CallFacts, Use};
+use super::dependency::{CallFacts, StreamKey, Use};
 use super::draft::Draft;
 use super::error::Refusal;
 use super::objects::Definition;
@@ -49,6 +49,8 @@ pub(crate) struct Lowering {
     pub(crate) used: Vec<(SectionTag, u8)>,
     /// What becomes of device memory that is given out or taken back where it is placed.
     pub(crate) placed: Option<Placed>,
+    /// The stream that the call names, whatever it does there.
+    pub(crate) names_stream: Option<StreamKey>,
     /// New device memory, to be filled: where its address is, and its size in bytes.
     pub(crate) new_memory: Option<(crate::slots::Slot, u64)>,
 }
@@ -221,9 +223,11 @@ impl<'a> Planner<'a> {
                                     });
                                 }
                                 let shape = Shape::linear(reach.unwrap_or(0));
-                                let place = self.stage_contents(call, lowering, &section, address, shape)?;
-                                // SAFETY: as above.
-                                unsafe { target.write(place as u64) };
+                                if !self.copy_in_place(draft, lowering, &section, address, shape, target) {
+                                    let place = self.stage_contents(call, lowering, &section, address, shape)?;
+                                    // SAFETY: as above.
+                                    unsafe { target.write(place as u64) };
+                                }
                                 continue;
                             }
                             match self.live_address(call, lowering, address, access, reach, param.name)? {

@@ -108,6 +108,7 @@ impl<'a> Planner<'a> {
             self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
             if let (Some(host), Some(&alias)) = (host_object, lowering.facts.creates.last()) {
                 self.host_aliases.entry(host).or_default().push((alias, address));
+                self.join_contents(host, alias);
             }
             return;
         };
@@ -170,8 +171,7 @@ impl<'a> Planner<'a> {
                 draft.patch(param.word, allocation.slot, 0);
                 self.release_placed(call, lowering, &allocation);
                 // What was opened from a handle is another name of memory that stays.
-                let opened = call.api.name == "hipIpcCloseMemHandle";
-                let how = if opened { Use::Occupies } else { Use::Ends };
+                let how = if self.objects.second_names.remove(&value) { Use::Occupies } else { Use::Ends };
                 lowering.facts.uses.push((allocation.object, how));
                 lowering.facts.memory.push((allocation.object, true));
                 self.objects.retire_memory(value);

@@ -148,10 +148,33 @@ impl<'a> Planner<'a> {
         Ok(place)
     }
 
+    /// Has a result that a struct or an array names copied to the memory itself, where kernels use that directly. False where
+    /// they do not.
+    pub(super) fn copy_in_place(
+        &self,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        section: &Section<'_>,
+        address: u64,
+        shape: Shape,
+        target: *mut u64,
+    ) -> bool {
+        let rows = Shape { lead_bytes: 0, tail_bytes: 0, ..shape };
+        let first = address.wrapping_add(shape.lead_bytes);
+        let place = (section.tag == SectionTag::BlobOut && section.presence == Presence::Present)
+            .then(|| self.used_directly(first, rows.span_bytes().unwrap_or(u64::MAX)))
+            .flatten();
+        let (Some(place), Some(blob)) = (place, section.blob()) else { return false };
+        lowering.note_memory(&place.allocation, Access::Write);
+        draft.patch_at(target, place.allocation.slot, place.offset_bytes.wrapping_sub(shape.lead_bytes));
+        lowering.direct_results.push((blob.number, first, rows));
+        true
+    }
+
     /// Host memory at an address that kernels use directly somewhere in the archive, as long as a result that is copied there:
     /// a kernel may read it before anyone waits, so the copy writes to the memory itself, and the result is kept when the
     /// program has seen it.
-    fn used_directly(&self, address: u64, span_bytes: u64) -> Option<Place> {
+    pub(super) fn used_directly(&self, address: u64, span_bytes: u64) -> Option<Place> {
         let place = self.objects.memory.inside(address).filter(|_| !self.is_shape_only())?;
         let allocation = &place.allocation;
         let fits = place.offset_bytes.checked_add(span_bytes).is_some_and(|end| end <= allocation.size_bytes);

@@ -10,6 +10,7 @@ use super::dependency::Use;
 use super::draft::Draft;
 use super::error::Refusal;
 use super::lower::{Call, Lowering, RecordInputs, integer, out_bytes, word_at};
+use super::objects::{STREAM_LEGACY, STREAM_PER_THREAD};
 use crate::instruction::Chunk;
 use crate::stage::{Shape, poison_address};
 
@@ -105,6 +106,7 @@ impl<'a> Planner<'a> {
             Role::Opaque if value < SMALLEST_ADDRESS => {}
             Role::Opaque | Role::UserData => write(0),
             Role::Callback => write(super::special::callback_address(call.api)),
+            Role::Use(HandleKind::Stream) => self.lower_stream_field(call, chunk, draft, lowering, target, value)?,
             Role::Use(kind) => match self.live_handle(call, lowering, kind, value, Use::Reads)? {
                 Some(slot) => draft.patch_at(target, slot, 0),
                 None => write(poison_address()),
@@ -117,7 +119,9 @@ impl<'a> Planner<'a> {
                         found_bytes: blob.size_bytes as usize,
                         expected_bytes: 0,
                     })?;
-                    write(self.stage_contents(call, lowering, &section, value, shape)? as u64);
+                    if !self.copy_in_place(draft, lowering, &section, value, shape, target) {
+                        write(self.stage_contents(call, lowering, &section, value, shape)? as u64);
+                    }
                     return Ok(());
                 }
                 let reach = self.field_reach(call, (layout, field), element, value)?;
@@ -155,6 +159,43 @@ impl<'a> Planner<'a> {
                 write(address);
             }
             _ => return Err(Refusal::Shape("a struct field of a kind that replay does not rewrite")),
+        }
+        Ok(())
+    }
+
+    /// A stream that a struct names.
+    fn lower_stream_field(
+        &mut self,
+        call: &Call<'_>,
+        chunk: &mut Chunk,
+        draft: &mut Draft,
+        lowering: &mut Lowering,
+        target: *mut u64,
+        value: u64,
+    ) -> Result<(), Refusal> {
+        let key = match value {
+            STREAM_LEGACY => Some(self.objects.legacy_stream(call.device)),
+            STREAM_PER_THREAD => {
+                // A stream made on the spot waits for nothing.
+                let handle = self.per_thread_stream(call, chunk, &mut Vec::new())?;
+                lowering.facts.uses.push((handle.object, Use::Reads));
+                if self.multiplexed {
+                    draft.patch_at(target, handle.slot, 0);
+                }
+                handle.stream
+            }
+            _ => {
+                match self.live_handle(call, lowering, HandleKind::Stream, value, Use::Reads)? {
+                    Some(slot) => draft.patch_at(target, slot, 0),
+                    // SAFETY: the catalogue's fields lie inside their struct, which was copied whole; it may be unaligned.
+                    None => unsafe { target.write_unaligned(poison_address()) },
+                }
+                self.objects.handle(HandleKind::Stream, value).and_then(|handle| handle.stream)
+            }
+        };
+        // Of a launch on several devices the first one's: each of them waits for all before it on its own stream.
+        if lowering.names_stream.is_none() {
+            lowering.note_stream(call, key);
         }
         Ok(())
     }

@@ -18,12 +18,13 @@
 //! * [`bounds`]: nothing of that reaches past the memory laid out for it
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
-//! * [`ipc`]: handles by which processes share memory and events
+//! * [`ipc`], [`shared`]: handles by which processes share memory and events
+//! * [`contents`]: memory that has several names
 //! * [`regions`]: memory that another tool wrote down
 //! * [`listing`]: plans as text
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
-//! * [`kernel_choice`]: kernels left out or replaced
+//! * [`kernel_choice`], [`listed_node`]: kernels left out or replaced
 //! * [`shape`]: replays without what was withheld
 //! * [`coverage`]: when staged host memory may be used again
 //! * [`escort`]: what goes with calls for triage
@@ -36,6 +37,7 @@ pub mod annotate;
 pub(crate) mod arrivals;
 pub(crate) mod assignment;
 pub(crate) mod bounds;
+pub(crate) mod contents;
 pub(crate) mod contexts;
 pub(crate) mod coverage;
 pub(crate) mod dependency;
@@ -54,6 +56,7 @@ pub(crate) mod kernel_choice;
 pub(crate) mod kernel_room;
 pub(crate) mod knowledge;
 pub(crate) mod launch;
+pub(crate) mod listed_node;
 pub(crate) mod listing;
 pub(crate) mod lower;
 pub(crate) mod lower_allocation;
@@ -69,6 +72,7 @@ pub(crate) mod placed;
 pub(crate) mod regions;
 pub(crate) mod results;
 pub mod shape;
+pub(crate) mod shared;
 pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
@@ -149,6 +153,8 @@ pub(crate) struct Planned {
     pub(crate) not_placed: u64,
     /// Addresses of memory that does not lie where it did, found in uploaded contents, and a description of the first.
     pub(crate) stale: u64,
+    /// Handles of texture and surface objects in uploads, translated.
+    pub(crate) images: u64,
     pub(crate) first_stale: Option<String>,
     /// Launches left out by the kernel filter.
     pub(crate) filtered: u64,
@@ -221,6 +227,10 @@ pub(crate) struct Planner<'a> {
     pub(crate) choices: Choices,
     pub(crate) placement: Arc<Placement>,
     pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    /// Handles of images in what the call at hand uploads: where they lie, and what they stand for.
+    uploaded_images: Vec<(usize, objects::Handle)>,
+    /// Nodes found by listing a graph, which may be empty ones where kernels are left out.
+    listed_nodes: FxHashSet<u32>,
     /// Stream captures under way.
     pub(crate) captures: u32,
     /// Allocations that are placed, by object, with the object that stands for their addresses.
@@ -347,6 +357,8 @@ impl<'a> Planner<'a> {
             choices: settings.choices,
             placement: settings.placement,
             replaced: settings.replaced,
+            uploaded_images: Vec::new(),
+            listed_nodes: FxHashSet::default(),
             captures: 0,
             placed: FxHashMap::default(),
             sites: FxHashMap::default(),

@@ -4,11 +4,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
+use hrr_format::record::FileId;
 
 use super::address::{AddressMap, Allocation};
-use super::dependency::{StreamKey, StreamRule};
+use super::contents::SharedContents;
+use super::dependency::{StreamKey, StreamRule, Use};
 use super::device_resource::{Described, DeviceResource};
 use super::ipc::{Exported, Recorded};
+use super::shared::ExportedFile;
 use crate::mutation::Mutation;
 use crate::slots::{Slot, SlotTable};
 
@@ -56,6 +59,8 @@ pub(crate) enum Definition {
     Exported(Recorded, Exported),
     /// A share of a device is described.
     DeviceResource(Box<(Described, DeviceResource)>),
+    /// A file by which memory can be imported exists.
+    ExportedFile(FileId, ExportedFile),
     /// The captured thread's device is this one.
     Device(i32),
     /// A context is known.
@@ -89,8 +94,20 @@ pub(crate) struct LaneState {
     pub(crate) planned: u64,
     /// The thread's last error at capture is one that replay did not bring about.
     pub(crate) last_error_unknown: bool,
+    /// Launches that are being put together call by call, the last one innermost.
+    pub(crate) assembled: Vec<Assembled>,
     /// Stands for the thread's per-thread default stream, by device, where captured threads share OS threads.
     pub(crate) per_thread: FxHashMap<i32, Handle>,
+}
+
+/// A launch that is being put together call by call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assembled {
+    /// The stream it was configured for.
+    pub(crate) stream: Option<StreamKey>,
+    /// What its arguments name: allocations, and objects.
+    pub(crate) memory: Vec<(u32, bool)>,
+    pub(crate) uses: Vec<(u32, Use)>,
 }
 
 impl LaneState {
@@ -123,6 +140,12 @@ pub(crate) struct Objects {
     pub(crate) exported: FxHashMap<Recorded, Exported>,
     /// Descriptions of shares of devices.
     pub(crate) device_resources: FxHashMap<Described, DeviceResource>,
+    /// Files by which memory was exported, by device and inode.
+    pub(crate) exported_files: FxHashMap<(u64, u64), Vec<ExportedFile>>,
+    /// Addresses that are second names of memory.
+    pub(crate) second_names: FxHashSet<u64>,
+    /// Objects whose contents are the same memory.
+    pub(crate) contents: SharedContents,
     legacy_streams: FxHashMap<i32, StreamKey>,
     next_object: u32,
     mutation: Option<Mutation>,
@@ -144,6 +167,9 @@ impl Objects {
             context_devices: FxHashMap::default(),
             exported: FxHashMap::default(),
             device_resources: FxHashMap::default(),
+            exported_files: FxHashMap::default(),
+            second_names: FxHashSet::default(),
+            contents: SharedContents::default(),
             legacy_streams: FxHashMap::default(),
             next_object: 0,
             mutation,
@@ -179,6 +205,11 @@ impl Objects {
     /// The live handle with this value.
     pub(crate) fn handle(&self, kind: HandleKind, value: u64) -> Option<Handle> {
         self.handles.get(&(kind, value)).copied()
+    }
+
+    /// Whether any texture or surface object was made.
+    pub(crate) fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// The live texture or surface object with this handle: what kernels are given by value.
@@ -241,6 +272,9 @@ impl Objects {
             }
             Definition::DeviceResource(described) => {
                 self.device_resources.insert(described.0, described.1);
+            }
+            Definition::ExportedFile(file, exported) => {
+                self.exported_files.entry((file.device, file.inode)).or_default().push(exported);
             }
             Definition::Device(device) => lane.device = device,
             Definition::Context { value, device } => {

@@ -9,7 +9,7 @@ use super::Planner;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
 use super::lower::{Call, Lowering};
-use super::objects::Handle;
+use super::objects::{Assembled, Handle};
 use super::special::Special;
 use crate::instruction::{Chunk, Wait, flag};
 use crate::thunk::{Outcome, THUNKS};
@@ -125,6 +125,28 @@ impl<'a> Planner<'a> {
         is_part
     }
 
+    /// A launch that is put together call by call works where it was configured to, with what its arguments name.
+    pub(crate) fn assemble(&mut self, call: &Call<'_>, special: Special, lowering: &mut Lowering) {
+        let assembled = &mut self.lanes[call.lane as usize].assembled;
+        match special {
+            Special::ConfigureCall if call.succeeded() => {
+                assembled.push(Assembled { stream: lowering.names_stream, ..Assembled::default() });
+            }
+            Special::SetupArgument => {
+                let Some(launch) = assembled.last_mut() else { return };
+                launch.memory.append(&mut lowering.facts.memory);
+                launch.uses.extend_from_slice(&lowering.facts.uses);
+            }
+            Special::LaunchByPtr => {
+                let Some(launch) = assembled.pop() else { return };
+                lowering.facts.enqueues_on = launch.stream;
+                lowering.facts.memory.extend(launch.memory);
+                lowering.facts.uses.extend(launch.uses);
+            }
+            _ => {}
+        }
+    }
+
     /// What stands in the place of a call that was put off.
     pub(crate) fn nothing(issue: Issue) -> Issue {
         Issue { thunk: nothing_thunk, function: std::ptr::null(), ..issue }
@@ -135,6 +157,7 @@ impl<'a> Planner<'a> {
         if self.specials[usize::from(call.api.id)] == Special::LaunchByPtr {
             let first = self.last_configuration(call.lane);
             self.put_off[call.lane as usize].truncate(first.unwrap_or(0));
+            self.lanes[call.lane as usize].assembled.pop();
         }
     }
 

@@ -11,7 +11,7 @@ use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
 use super::lower::{Call, Lowering, word_at};
-use super::objects::Definition;
+use super::objects::{Definition, Handle};
 use crate::instruction::{Chunk, flag};
 use crate::placement::is_placed_api;
 use crate::slots::Slot;
@@ -19,6 +19,9 @@ use crate::thunk::{Outcome, THUNKS, Thunk};
 
 /// Lines kept on pointers that do not translate.
 const LINES_KEPT: usize = 100;
+
+/// Handles of texture and surface objects below are told from no other numbers.
+const SMALLEST_HANDLE: u64 = 0x1_0000;
 
 /// What becomes of a call that gives placed memory out or takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,15 +232,26 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Looks through uploaded contents for addresses of live device memory that does not lie where it did.
-    pub(crate) fn scan_upload(&mut self, call: &Call<'_>, blob: u64) {
-        if self.planned.not_placed == 0 {
-            return;
+    /// Looks through uploaded contents for addresses of live device memory that does not lie where it did, and for the handles
+    /// of texture and surface objects. Returns where the latter are, to be translated: a kernel finds its image by them.
+    pub(crate) fn scan_upload(&mut self, call: &Call<'_>, blob: u64) -> Vec<(u64, Handle)> {
+        let mut images = Vec::new();
+        if self.planned.not_placed == 0 && !self.objects.has_images() {
+            return images;
         }
         // A blob that cannot be read is reported where it is staged.
-        let Ok(Some(contents)) = self.archive.blobs().get(blob) else { return };
+        let Ok(Some(contents)) = self.archive.blobs().get(blob) else { return images };
         for (position, word) in contents.chunks_exact(8).enumerate() {
             let address = word_at(word, 0);
+            // Runtimes that number them give handles that are any data's small numbers.
+            if address >= SMALLEST_HANDLE
+                && let Some(handle) = self.objects.image(address)
+            {
+                images.push((position as u64 * 8, handle));
+            }
+            if self.planned.not_placed == 0 {
+                continue;
+            }
             let Some(place) = self.objects.memory.inside(address) else { continue };
             let allocation = &place.allocation;
             if allocation.space != Space::Device || self.placed.contains_key(&allocation.object) {
@@ -256,6 +270,15 @@ impl Planner<'_> {
                 tracing::warn!("an upload holds the address of device memory that lies elsewhere now: {first}");
                 self.planned.first_stale = Some(first);
             }
+        }
+        images
+    }
+
+    /// Has the handles of images in what the call uploads translated before it is made.
+    pub(super) fn patch_uploaded_images(&mut self, draft: &mut Draft, lowering: &mut Lowering) {
+        for (place, handle) in self.uploaded_images.drain(..) {
+            lowering.facts.uses.push((handle.object, Use::Reads));
+            draft.patch_at(place as *mut u64, handle.slot, 0);
         }
     }
 

@@ -290,8 +290,18 @@ impl Planner<'_> {
             }
             return self.made_up(kind, synthetic, shape);
         }
-        let source = self.host.source(self.archive, kind, blob, shape)?;
-        self.scan_upload(call, blob);
+        let images = self.scan_upload(call, blob);
+        if images.is_empty() {
+            return Ok(self.host.source(self.archive, kind, blob, shape)?);
+        }
+        // A place of its own: the handles in it are this call's.
+        let source = self.host.own_source(kind, blob, shape)?;
+        for (at, handle) in images {
+            if let Some(offset) = shape.offset_of(at) {
+                self.planned.images += 1;
+                self.uploaded_images.push((source as usize + offset as usize, handle));
+            }
+        }
         Ok(source)
     }
 }

@@ -29,6 +29,18 @@ pub(crate) enum Special {
     ExportIpc,
     /// Opens such a handle.
     ImportIpc,
+    /// Makes an operating-system handle of memory or of a pool.
+    ExportShared,
+    /// Takes one, and makes memory or a pool of it.
+    ImportShared,
+    /// Makes a handle of a pool's memory.
+    ExportPointer,
+    /// Opens one.
+    ImportPointer,
+    /// Maps external memory.
+    MapExternal,
+    /// Maps memory into a reserved range.
+    MapMemory,
     /// Makes a device current.
     SetDevice,
     /// Makes or destroys a context.
@@ -87,6 +99,14 @@ impl Special {
         match api.name {
             "hipIpcGetMemHandle" | "hipIpcGetEventHandle" => Special::ExportIpc,
             "hipIpcOpenMemHandle" | "hipIpcOpenEventHandle" => Special::ImportIpc,
+            "hipMemExportToShareableHandle" | "hipMemPoolExportToShareableHandle" => Special::ExportShared,
+            "hipMemImportFromShareableHandle" | "hipMemPoolImportFromShareableHandle" | "hipImportExternalMemory" => {
+                Special::ImportShared
+            }
+            "hipMemPoolExportPointer" => Special::ExportPointer,
+            "hipMemPoolImportPointer" => Special::ImportPointer,
+            "hipExternalMemoryGetMappedBuffer" => Special::MapExternal,
+            "hipMemMap" => Special::MapMemory,
             "hipSetDevice" => Special::SetDevice,
             "hipCtxCreate" | "hipCtxDestroy" => Special::MakeContext,
             "hipCtxSetCurrent" | "hipCtxPushCurrent" => Special::UseContext,

@@ -12,7 +12,7 @@ use crate::thunk::THUNKS;
 use crate::triage::own_calls;
 
 /// What destroys a handle of each kind, in the order in which kinds are destroyed: users before what they use.
-const DESTROYERS: [(HandleKind, &str); 15] = [
+const DESTROYERS: [(HandleKind, &str); 16] = [
     (HandleKind::Exec, "hipGraphExecDestroy"),
     (HandleKind::Graph, "hipGraphDestroy"),
     (HandleKind::Event, "hipEventDestroy"),
@@ -22,6 +22,7 @@ const DESTROYERS: [(HandleKind, &str); 15] = [
     (HandleKind::Array, "hipFreeArray"),
     (HandleKind::Mipmap, "hipFreeMipmappedArray"),
     (HandleKind::MemHandle, "hipMemRelease"),
+    (HandleKind::ExternalMemory, "hipDestroyExternalMemory"),
     (HandleKind::Pool, "hipMemPoolDestroy"),
     (HandleKind::Link, "hipLinkDestroy"),
     (HandleKind::Module, "hipModuleUnload"),
@@ -53,6 +54,8 @@ struct Step {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Teardown {
     steps: Vec<Step>,
+    /// Hold descriptors that exports made.
+    descriptors: Vec<Slot>,
 }
 
 /// What a teardown came to.
@@ -66,7 +69,7 @@ pub(crate) struct TornDown {
 
 impl Teardown {
     /// What has to be done to these objects.
-    pub(crate) fn of(objects: &Objects, lanes: &[LaneState], stand_ins: bool) -> Self {
+    pub(crate) fn of(objects: &Objects, lanes: &[LaneState], stand_ins: bool, descriptors: Vec<Slot>) -> Self {
         let mut steps = Vec::new();
         let (mut handles, mut memory) = (Vec::new(), Vec::new());
         for &(device, peer) in &objects.peers {
@@ -109,7 +112,7 @@ impl Teardown {
         steps.extend(early.into_iter().map(step));
         steps.append(&mut memory);
         steps.extend(late.into_iter().map(step));
-        Teardown { steps }
+        Teardown { steps, descriptors }
     }
 
     /// Destroys everything. The devices are idle and no runner is active.
@@ -147,6 +150,14 @@ impl Teardown {
             match code {
                 0 => outcome.destroyed += 1,
                 code => outcome.failed.push((step.api, code)),
+            }
+        }
+        for slot in &self.descriptors {
+            // SAFETY: the slot table belongs to the plan, which the caller keeps.
+            let value = unsafe { slot.load() };
+            if let Some(descriptor) = i32::try_from(value).ok().filter(|&descriptor| descriptor > 0) {
+                // SAFETY: an export of this replay made it, and nobody else closes it.
+                unsafe { libc::close(descriptor) };
             }
         }
         outcome

@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         self.planned.lost = self.account.lost(&edges.issued);
         self.planned.devices.sort_unstable();
         self.planned.range_entered = self.annotations.is_inside();
-        self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed);
+        self.planned.teardown = Teardown::of(&self.objects, &self.lanes, self.multiplexed, self.descriptors());
         Ok(())
     }
 

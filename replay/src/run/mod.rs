@@ -8,6 +8,7 @@
 //! * [`watchdog`]: bounds how long any call or wait may take
 
 mod atomics;
+mod last_error;
 mod measuring;
 pub(crate) mod progress;
 #[cfg(test)]

@@ -6,13 +6,14 @@
 //! afterwards it is a spare itself. So at most N runners issue at any time, and a replay cannot deadlock where the
 //! program did not.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam::channel::{Receiver, RecvError, Sender};
 use crossbeam::utils::CachePadded;
 use hrr_format::catalogue::{APIS, Api};
 
+use super::last_error::LastErrors;
 use super::progress::Progress;
 use super::spinning::Cores;
 use crate::chaos::Chaos;
@@ -116,8 +117,8 @@ pub(crate) struct Shared {
     pub(crate) multiplexed: bool,
     /// Whether to go on after a failed call.
     pub(crate) continue_on_error: bool,
-    /// Last error of each captured thread (used when multiplexed).
-    last_errors: Box<[CachePadded<AtomicI32>]>,
+    /// Last error of each captured thread.
+    last_errors: LastErrors,
     /// Failed calls, in the order they failed.
     pub(crate) failures: Mutex<Vec<Failure>>,
     /// Idle runners.
@@ -165,7 +166,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
         runtime: settings.runtime,
         multiplexed: settings.multiplexed,
         continue_on_error: settings.continue_on_error,
-        last_errors: (0..settings.lanes).map(|_| CachePadded::new(AtomicI32::new(0))).collect(),
+        last_errors: LastErrors::new(settings.lanes),
         failures: Mutex::new(Vec::new()),
         spares: Mutex::new(Vec::new()),
         cores: settings.cores,
@@ -187,7 +188,7 @@ pub(crate) fn start(settings: Settings) -> (Arc<Shared>, Receiver<u32>) {
 impl Shared {
     /// The lane whose progress holds the calls of a range back until the timed section begins.
     pub(crate) fn gate(&self) -> u32 {
-        self.last_errors.len() as u32
+        self.last_errors.lanes() as u32
     }
 
     /// Gives `sequence` to an idle runner, or to a new one where none is idle.
@@ -499,6 +500,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
     /// Counts a call that cannot be issued as failed. Those that come after it need not wait for it if the replay goes on.
     #[cold]
     fn leave_out(&self, chunk: &Chunk, instruction: &Instruction, kind: FailureKind) {
+        self.shared.last_errors.stray(instruction);
         self.fail(chunk, instruction, kind);
         if self.shared.continue_on_error && instruction.progress != 0 {
             self.shared.progress.publish(instruction.lane, instruction.progress);
@@ -532,7 +534,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
             outcome.code = NOT_READY;
         }
         if self.shared.multiplexed {
-            self.keep_last_error(instruction, outcome);
+            self.shared.last_errors.keep(instruction, outcome);
         }
         if flags & flag::SETS_DEVICE != 0 && outcome.code == 0 {
             // SAFETY: a device-setting call has at least one argument word.
@@ -541,27 +543,11 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         if flags & flag::SWITCHES_CONTEXT != 0 && outcome.code == 0 {
             self.ask_device();
         }
-        if flags & flag::ANY_OUTCOME == 0 && outcome.code != instruction.expected {
+        if flags & flag::ANY_OUTCOME == 0 && self.shared.last_errors.counts(instruction, outcome) {
             self.fail(chunk, instruction, FailureKind::Code { got: outcome.code, expected: instruction.expected });
             return self.shared.continue_on_error;
         }
         true
-    }
-
-    /// `hipGetLastError` and `hipPeekAtLastError` answer for the captured thread, not for the OS thread.
-    fn keep_last_error(&self, instruction: &Instruction, outcome: &mut Outcome) {
-        let cell = &self.shared.last_errors[instruction.lane as usize];
-        // Relaxed: read and written in the captured thread's program order, which edges carry from runner to runner.
-        if instruction.flags & flag::LAST_ERROR != 0 {
-            outcome.code = cell.swap(0, Ordering::Relaxed);
-        } else if instruction.flags & flag::PEEK_ERROR != 0 {
-            outcome.code = cell.load(Ordering::Relaxed);
-        } else if outcome.code != 0
-            && outcome.code != NOT_READY
-            && instruction.flags & (flag::AUXILIARY | flag::ANY_OUTCOME) == 0
-        {
-            cell.store(outcome.code, Ordering::Relaxed);
-        }
     }
 
     /// A context was made current or taken away, and runtimes differ in what that does to the device.

@@ -45,6 +45,15 @@ impl Shape {
         self.row_bytes.checked_mul(self.rows)?.checked_mul(self.slices)
     }
 
+    /// Offset from the address that the call is given of the 8 bytes at `packed_at` of the contents; `None` where they do not lie in
+    /// one row.
+    pub(crate) fn offset_of(&self, packed_at: u64) -> Option<u64> {
+        let (row, column) = (packed_at.checked_div(self.row_bytes)?, packed_at % self.row_bytes);
+        let (slice, row) = (row.checked_div(self.rows)?, row % self.rows);
+        let fits = slice < self.slices && column + 8 <= self.row_bytes;
+        fits.then(|| self.lead_bytes + slice * self.slice_bytes + row * self.pitch_bytes + column)
+    }
+
     /// Offsets of the rows from the address that the call is given, in the order of the contents.
     fn row_offsets(self) -> impl Iterator<Item = usize> {
         // Rows of nothing may be very many.

@@ -358,6 +358,49 @@ pub(crate) struct BatchMemOpParams {
     pub(crate) pad: u64,
 }
 
+/// `hipExternalMemoryHandleDesc`; of its union the file descriptor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExternalMemoryHandleDesc {
+    pub(crate) kind: i32,
+    pub(crate) pad: u32,
+    pub(crate) descriptor: i32,
+    pub(crate) rest: [u32; 3],
+    pub(crate) len_bytes: u64,
+    pub(crate) flags: u32,
+    pub(crate) reserved: [u32; 16],
+}
+
+/// `hipExternalMemoryBufferDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExternalMemoryBufferDesc {
+    pub(crate) offset_bytes: u64,
+    pub(crate) len_bytes: u64,
+    pub(crate) flags: u32,
+    pub(crate) reserved: [u32; 16],
+}
+
+/// `hipExternalMemoryMipmappedArrayDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExternalMemoryMipmappedArrayDesc {
+    pub(crate) offset_bytes: u64,
+    pub(crate) channels: ChannelFormatDesc,
+    pub(crate) extent: Extent,
+    pub(crate) flags: u32,
+    pub(crate) levels: u32,
+}
+
+/// `hipExternalSemaphoreSignalNodeParams` and `hipExternalSemaphoreWaitNodeParams`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExternalSemaphoreNodeParams {
+    pub(crate) semaphores: usize,
+    pub(crate) params: usize,
+    pub(crate) count: u32,
+}
+
 /// `hipChannelFormatDesc`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -495,10 +538,17 @@ mod tests {
             size_of::<DrvTextureDesc>(),
             size_of::<ResourceViewDesc>(),
             size_of::<DrvResourceViewDesc>(),
+            size_of::<ExternalMemoryHandleDesc>(),
+            size_of::<ExternalMemoryBufferDesc>(),
+            size_of::<ExternalMemoryMipmappedArrayDesc>(),
+            size_of::<ExternalSemaphoreNodeParams>(),
         ];
         assert_eq!(
             found,
-            [160, 168, 128, 184, 48, 64, 88, 120, 32, 32, 56, 56, 56, 56, 56, 32, 256, 48, 64, 144, 64, 104, 48, 112]
+            [
+                160, 168, 128, 184, 48, 64, 88, 120, 32, 32, 56, 56, 56, 56, 56, 32, 256, 48, 64, 144, 64, 104, 48,
+                112, 104, 88, 64, 24
+            ]
         );
         assert_eq!(std::mem::offset_of!(KernelNodeParams, kernel_params), 48);
         assert_eq!(std::mem::offset_of!(BatchMemOpParams, flags), 24);

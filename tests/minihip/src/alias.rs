@@ -17,9 +17,14 @@ struct Alias {
     len_bytes: usize,
     /// First of the pages.
     first: usize,
-    /// The host allocation it is the device address of; zero where it was opened from a handle.
+    /// The host allocation it is the device address of; [`OPENED`] or [`IMPORTED`] where it is device memory's second name.
     owner: usize,
 }
+
+/// In the place of an owner: opened from a handle of `hipIpcGetMemHandle`.
+pub(crate) const OPENED: usize = 0;
+/// In the place of an owner: had from an imported pool.
+pub(crate) const IMPORTED: usize = 1;
 
 /// By first address.
 static ALIASES: RwLock<BTreeMap<usize, Alias>> = RwLock::new(BTreeMap::new());
@@ -55,11 +60,21 @@ pub(crate) fn map_again(base: usize, len_bytes: usize, owner: usize) -> Option<u
     Some(alias as usize + (base - first))
 }
 
-/// Takes a mapping that was opened from a handle away; says whether there was one.
-pub(crate) fn close(address: usize) -> bool {
+/// Whether `address` lies in a mapping of this owner.
+pub(crate) fn is_of(address: usize, owner: usize) -> bool {
+    // Relaxed: as in `host_address`.
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let aliases = ALIASES.read().unwrap_or_else(PoisonError::into_inner);
+    aliases.get(&(address / PAGE_BYTES * PAGE_BYTES)).is_some_and(|known| known.owner == owner)
+}
+
+/// Takes a mapping that is a second name away, if it is of this owner; says whether there was one.
+pub(crate) fn close(address: usize, owner: usize) -> bool {
     let first = address / PAGE_BYTES * PAGE_BYTES;
     let mut aliases = ALIASES.write().unwrap_or_else(PoisonError::into_inner);
-    if aliases.get(&first).is_none_or(|known| known.owner != 0) {
+    if aliases.get(&first).is_none_or(|known| known.owner != owner) {
         return false;
     }
     if let Some(known) = aliases.remove(&first) {

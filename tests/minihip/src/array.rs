@@ -104,20 +104,29 @@ impl Layout {
         }
     }
 
-    fn len_bytes(&self) -> HipResult<usize> {
+    /// Bytes of all elements.
+    pub(crate) fn len_bytes(&self) -> HipResult<usize> {
         let rows = self.height.max(1).checked_mul(self.depth.max(1));
         rows.and_then(|rows| rows.checked_mul(self.width)?.checked_mul(self.element_bytes().ok()?))
             .ok_or(HipError::INVALID_VALUE)
     }
 }
 
+impl Layout {
+    /// Bytes of all elements, of a layout that an array can have.
+    fn checked_bytes(&self) -> HipResult<usize> {
+        self.element_bytes()?;
+        let len_bytes = self.len_bytes()?;
+        if len_bytes == 0 || self.flags & !ALL_FLAGS != 0 || (self.depth > 0 && self.height == 0) {
+            return Err(HipError::INVALID_VALUE);
+        }
+        Ok(len_bytes)
+    }
+}
+
 /// Makes an array on `device`.
 pub(crate) fn create(device_index: usize, layout: Layout) -> HipResult<usize> {
-    layout.element_bytes()?;
-    let len_bytes = layout.len_bytes()?;
-    if len_bytes == 0 || layout.flags & !ALL_FLAGS != 0 || (layout.depth > 0 && layout.height == 0) {
-        return Err(HipError::INVALID_VALUE);
-    }
+    let len_bytes = layout.checked_bytes()?;
     if cuda::is_active() {
         return register(device_index, layout, cuda::array::create(&layout)?, false);
     }
@@ -136,6 +145,13 @@ pub(crate) fn register(device: usize, layout: Layout, base: usize, is_level: boo
 /// Ends the handle of a level, which ends with its mipmapped array.
 pub(crate) fn forget_level(handle: usize) {
     ARRAYS.remove(handle);
+}
+
+/// Makes an array on `device` of memory that somebody else owns, who outlives it.
+pub(crate) fn create_at(device_index: usize, layout: Layout, base: usize) -> HipResult<usize> {
+    layout.checked_bytes()?;
+    // No allocation has this number, so that none ends with the array.
+    ARRAYS.insert(|_| Arc::new(Array { layout, base, device: device_index, id: u64::MAX, is_level: false }))
 }
 
 /// Ends an array, once nothing enqueued can touch it.

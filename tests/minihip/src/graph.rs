@@ -23,6 +23,10 @@ pub(crate) enum NodeOp {
     Child(Arc<Graph>),
     MemAlloc(Arc<GraphAllocation>),
     MemFree(usize),
+    /// A signal of, or a wait for, an empty list of external semaphores.
+    NoSemaphores {
+        signals: bool,
+    },
 }
 
 /// Stream memory operations of one node, and how the program described them.
@@ -45,6 +49,13 @@ impl NodeOp {
             NodeOp::Empty | NodeOp::Run(Op::Nothing | Op::Mark(_) | Op::WaitMark(_) | Op::Graph(_)) => 5,
             NodeOp::EventWait(_) => 6,
             NodeOp::EventRecord(_) => 7,
+            NodeOp::NoSemaphores { signals } => {
+                if *signals {
+                    8
+                } else {
+                    9
+                }
+            }
             NodeOp::MemAlloc(_) => 10,
             NodeOp::MemFree(_) => 11,
             NodeOp::Batch(_) | NodeOp::Run(Op::WaitValue(_) | Op::WriteValue(_)) => 14,

@@ -31,6 +31,7 @@ mod error;
 mod event;
 mod execution_context;
 mod exports;
+mod external;
 mod fat_binary;
 mod fiber;
 mod fill;

@@ -3,6 +3,7 @@
 use crate::array::{self, Array, Layout};
 use crate::cuda;
 use crate::error::{HipError, HipResult};
+use crate::external::Mapped;
 use crate::registry::Registry;
 use std::sync::Arc;
 
@@ -18,29 +19,66 @@ pub(crate) struct Mipmap {
     levels: Vec<usize>,
     /// The driver's mipmapped array, with the `cuda` backend.
     pub(crate) driver_handle: usize,
+    /// The external memory that they lie in, where they do.
+    _memory: Option<Mapped>,
 }
 
 static MIPMAPS: Registry<Mipmap> = Registry::new();
 
 /// Makes a mipmapped array on `device`. Fails with `hipErrorInvalidValue` on more levels than the size has.
 pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResult<usize> {
-    let longest = layout.width.max(layout.height).max(layout.depth);
-    let most = (longest.checked_ilog2().ok_or(HipError::INVALID_VALUE)? as usize + 1).min(MAX_LEVELS);
-    let count = level_count as usize;
-    if count == 0 || count > most {
-        return Err(HipError::INVALID_VALUE);
-    }
+    level_count_of(layout, level_count)?;
     if cuda::is_active() {
         layout.element_bytes()?;
         let (driver_handle, arrays) = cuda::array::create_mipmap(&layout, level_count)?;
         let handles = arrays.iter().enumerate();
         let levels = handles.map(|(level, array)| array::register(device, smaller(layout, level), *array, true));
         let levels = levels.collect::<HipResult<Vec<_>>>()?;
-        return MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle }));
+        return MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle, _memory: None }));
     }
+    let levels = make_levels(layout, level_count, |level| array::create(device, level))?;
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle: 0, _memory: None }))
+}
+
+/// The same in external memory, of which there are `room_bytes`.
+pub(crate) fn create_in(
+    device: usize,
+    layout: Layout,
+    level_count: u32,
+    memory: Mapped,
+    room_bytes: usize,
+) -> HipResult<usize> {
+    let end = memory.address + room_bytes;
+    let mut next = memory.address;
+    let levels = make_levels(layout, level_count, |level| {
+        let base = next;
+        next = base.saturating_add(level.len_bytes()?).next_multiple_of(ALIGNMENT_BYTES);
+        if base + level.len_bytes()? > end {
+            Err(HipError::INVALID_VALUE)
+        } else {
+            array::create_at(device, level, base)
+        }
+    })?;
+    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle: 0, _memory: Some(memory) }))
+}
+
+/// The number of levels, if the sizes have so many.
+fn level_count_of(layout: Layout, level_count: u32) -> HipResult<usize> {
+    let longest = layout.width.max(layout.height).max(layout.depth);
+    let most = (longest.checked_ilog2().ok_or(HipError::INVALID_VALUE)? as usize + 1).min(MAX_LEVELS);
+    let count = level_count as usize;
+    if count == 0 || count > most { Err(HipError::INVALID_VALUE) } else { Ok(count) }
+}
+
+fn make_levels(
+    layout: Layout,
+    level_count: u32,
+    mut make: impl FnMut(Layout) -> HipResult<usize>,
+) -> HipResult<Vec<usize>> {
+    let count = level_count_of(layout, level_count)?;
     let mut levels = Vec::with_capacity(count);
     for level in 0..count {
-        match array::create(device, smaller(layout, level)) {
+        match make(smaller(layout, level)) {
             Ok(array) => levels.push(array),
             Err(error) => {
                 destroy_levels(&levels);
@@ -48,7 +86,7 @@ pub(crate) fn create(device: usize, layout: Layout, level_count: u32) -> HipResu
             }
         }
     }
-    MIPMAPS.insert(|_| Arc::new(Mipmap { levels, driver_handle: 0 }))
+    Ok(levels)
 }
 
 /// The layout of a level: half of each size for each level before it, and at least 1.

@@ -4,6 +4,7 @@
 //! be given out again at once to the stream it was freed on, and to others once that point is passed.
 
 use crate::abi::{LOCATION_DEVICE, MemAccessDesc, MemLocation, MemPoolProps};
+use crate::alias;
 use crate::capture;
 use crate::device::{Device, device, device_by_ordinal};
 use crate::error::{HipError, HipResult};
@@ -14,6 +15,9 @@ use crate::op::Op;
 use crate::registry::{Registry, lock};
 use crate::stream::{Stream, Submitted};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -59,6 +63,8 @@ pub(crate) struct Pool {
     pub(crate) device: usize,
     max_bytes: usize,
     is_default: bool,
+    /// Creation number of the pool that this one is an import of, 0 for none: it gives out no memory of its own.
+    origin: usize,
     state: Mutex<State>,
 }
 
@@ -68,7 +74,7 @@ static ALL: Mutex<Vec<Arc<Pool>>> = Mutex::new(Vec::new());
 /// Free blocks in all pools: synchronising calls look no further while there are none.
 static FREE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
-fn new_pool(device: usize, max_bytes: usize, is_default: bool) -> HipResult<usize> {
+fn new_pool(device: usize, max_bytes: usize, is_default: bool, origin: usize) -> HipResult<usize> {
     static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
     POOLS.insert(|handle| {
         let state = State {
@@ -84,7 +90,7 @@ fn new_pool(device: usize, max_bytes: usize, is_default: bool) -> HipResult<usiz
         };
         // Relaxed: only uniqueness matters.
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let pool = Arc::new(Pool { handle, id, device, max_bytes, is_default, state: Mutex::new(state) });
+        let pool = Arc::new(Pool { handle, id, device, max_bytes, is_default, origin, state: Mutex::new(state) });
         lock(&ALL).push(Arc::clone(&pool));
         pool
     })
@@ -96,7 +102,7 @@ pub(crate) fn create(props: &MemPoolProps) -> HipResult<usize> {
     if props.alloc_type != 1 || props.location.kind != LOCATION_DEVICE {
         return Err(HipError::INVALID_VALUE);
     }
-    new_pool(device_by_ordinal(props.location.id)?.index, props.max_size, false)
+    new_pool(device_by_ordinal(props.location.id)?.index, props.max_size, false, 0)
 }
 
 /// The pool a handle stands for. Fails with `hipErrorInvalidValue`.
@@ -109,7 +115,7 @@ pub(crate) fn default_of(device: &Device) -> HipResult<usize> {
     if let Some(handle) = device.default_pool.get() {
         return Ok(*handle);
     }
-    let made = new_pool(device.index, 0, true)?;
+    let made = new_pool(device.index, 0, true, 0)?;
     let handle = *device.default_pool.get_or_init(|| made);
     if handle != made {
         // Another thread was faster.
@@ -129,7 +135,8 @@ pub(crate) fn current_of(device: &Device) -> HipResult<usize> {
 
 /// `hipDeviceSetMemPool`.
 pub(crate) fn set_current(device: &Device, handle: usize) -> HipResult {
-    if resolve(handle)?.device != device.index {
+    let pool = resolve(handle)?;
+    if pool.device != device.index || pool.origin != 0 {
         return Err(HipError::INVALID_VALUE);
     }
     // Relaxed: see `current_of`.
@@ -178,6 +185,9 @@ fn count_free_blocks(change: isize) {
 /// `hipMallocAsync`, `hipMallocFromPoolAsync`.
 pub(crate) fn allocate(stream: &Arc<Stream>, pool_handle: usize, len_bytes: usize) -> HipResult<usize> {
     let pool = resolve(pool_handle)?;
+    if pool.origin != 0 {
+        return Err(HipError::INVALID_VALUE);
+    }
     if len_bytes == 0 {
         return Ok(0);
     }
@@ -246,6 +256,11 @@ pub(crate) fn free(stream: &Arc<Stream>, address: usize) -> HipResult {
     if stream.capturing.load(Ordering::Acquire) {
         return capture::add_node(stream, NodeOp::MemFree(address));
     }
+    if alias::is_of(address, alias::IMPORTED) {
+        // Another name goes; the memory is the exporter's.
+        stream.synchronize();
+        return if alias::close(address, alias::IMPORTED) { Ok(()) } else { Err(HipError::INVALID_VALUE) };
+    }
     let submitted = stream.submit(Op::Nothing)?;
     let Submitted::Enqueued(target) = submitted else { return Ok(()) };
     let allocation = memory::forget_device(address, |gone| gone.id == found.id).ok_or(HipError::INVALID_VALUE)?;
@@ -271,6 +286,62 @@ fn pool_of(allocation: &Allocation) -> Option<Arc<Pool>> {
         return None;
     }
     lock(&ALL).iter().find(|pool| pool.id == allocation.pool).cloned()
+}
+
+/// What the file of an exported pool holds: its process and creation number.
+const EXPORT_WORDS: usize = 2;
+
+/// `hipMemPoolExportToShareableHandle`: a descriptor that the caller owns.
+pub(crate) fn export(handle: usize) -> HipResult<i32> {
+    let pool = resolve(handle)?;
+    if pool.origin != 0 || pool.is_default {
+        return Err(HipError::INVALID_VALUE);
+    }
+    // SAFETY: a terminated name; the returned descriptor is new and owned here.
+    let mut file = unsafe {
+        let descriptor = libc::memfd_create(c"hip-memory-pool".as_ptr(), libc::MFD_CLOEXEC);
+        if descriptor < 0 {
+            return Err(HipError::OPERATING_SYSTEM);
+        }
+        File::from_raw_fd(descriptor)
+    };
+    let words: [u64; EXPORT_WORDS] = [u64::from(std::process::id()), pool.id as u64];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    file.write_all(&bytes).map_err(|_| HipError::OPERATING_SYSTEM)?;
+    Ok(file.into_raw_fd())
+}
+
+/// `hipMemPoolImportFromShareableHandle`: a pool of this process, exported before.
+pub(crate) fn import(descriptor: i32) -> HipResult<usize> {
+    let mut words = [0u64; EXPORT_WORDS];
+    let len_bytes = std::mem::size_of_val(&words);
+    // SAFETY: the buffer is as long as said; whatever descriptor the caller passed, a bad one is an error.
+    let read = unsafe { libc::pread(descriptor, words.as_mut_ptr().cast(), len_bytes, 0) };
+    if read != len_bytes as isize {
+        return Err(HipError::INVALID_VALUE);
+    }
+    if words[0] != u64::from(std::process::id()) {
+        return Err(HipError::NOT_SUPPORTED);
+    }
+    let device = lock(&ALL).iter().find(|pool| pool.id as u64 == words[1]).map(|pool| pool.device);
+    new_pool(device.ok_or(HipError::INVALID_VALUE)?, 0, false, words[1] as usize)
+}
+
+/// The allocation that starts at `address`, of a pool that can be exported: first address and number.
+pub(crate) fn exported(address: usize) -> HipResult<(usize, u64)> {
+    let found = memory::find(address).filter(|found| found.base == address).ok_or(HipError::INVALID_VALUE)?;
+    pool_of(&found).filter(|pool| !pool.is_default).ok_or(HipError::INVALID_VALUE)?;
+    Ok((found.base, found.id))
+}
+
+impl Pool {
+    /// `hipMemPoolImportPointer`: another name of an allocation of the pool that this one is an import of.
+    pub(crate) fn import_pointer(&self, base: usize, id: u64) -> HipResult<usize> {
+        let found = memory::find(base).filter(|found| found.base == base && found.id == id);
+        let found = found.filter(|found| self.origin != 0 && found.pool == self.origin);
+        let len_bytes = found.ok_or(HipError::INVALID_VALUE)?.len_bytes;
+        alias::map_again(base, len_bytes, alias::IMPORTED).ok_or(HipError::NOT_SUPPORTED)
+    }
 }
 
 /// Handle of the pool an allocation came from, 0 for none.

@@ -125,12 +125,12 @@ fn memset_params(fill: &Fill) -> MemsetParams {
 }
 
 /// Gives a node new parameters; they must be of the kind it is.
-fn set(node: usize, op: NodeOp) -> HipResult {
+pub(crate) fn set(node: usize, op: NodeOp) -> HipResult {
     graph::update(node, |old| if old.node_type() == op.node_type() { Ok(op) } else { Err(HipError::INVALID_VALUE) })
 }
 
 /// The same for a node of an executable graph.
-fn set_exec(exec: usize, node: usize, op: NodeOp) -> HipResult {
+pub(crate) fn set_exec(exec: usize, node: usize, op: NodeOp) -> HipResult {
     graph_exec::resolve(exec)?.change(node, |old| {
         if old.op.node_type() != op.node_type() {
             return Err(HipError::INVALID_VALUE);

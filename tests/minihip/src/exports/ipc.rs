@@ -16,18 +16,21 @@ pub(crate) struct IpcHandle {
     /// The object: first address, or event handle.
     object: u64,
     /// What tells it from another one at the same place.
-    id: u64,
+    pub(crate) id: u64,
     rest: [u64; 4],
 }
 
 const MEMORY: u64 = 0x4d45_4d00_4d48_4950;
+/// Memory of an exported pool.
+pub(crate) const POOL_MEMORY: u64 = 0x504f_4f4c_4d48_4950;
 const EVENT: u64 = 0x4556_5400_4d48_4950;
 
-fn handle(magic: u64, object: usize, id: u64) -> IpcHandle {
+pub(crate) fn handle(magic: u64, object: usize, id: u64) -> IpcHandle {
     IpcHandle { magic, process: u64::from(std::process::id()), object: object as u64, id, rest: [0; 4] }
 }
 
-fn check(handle: &IpcHandle, magic: u64) -> Result<usize, HipError> {
+/// First address or handle of what a handle stands for.
+pub(crate) fn check(handle: &IpcHandle, magic: u64) -> Result<usize, HipError> {
     if handle.magic != magic {
         return Err(HipError::INVALID_VALUE);
     }
@@ -53,11 +56,11 @@ hip_api! {
         }
         let base = check(&wanted, MEMORY)?;
         let found = memory::find(base).filter(|found| found.base == base && found.id == wanted.id).ok_or(HipError::INVALID_VALUE)?;
-        out.set(alias::map_again(base, found.len_bytes, 0).ok_or(HipError::NOT_SUPPORTED)?)
+        out.set(alias::map_again(base, found.len_bytes, alias::OPENED).ok_or(HipError::NOT_SUPPORTED)?)
     }
     fn hipIpcCloseMemHandle(address: usize) {
         crate::device::devices().iter().for_each(crate::device::Device::synchronize);
-        if alias::close(address) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
+        if alias::close(address, alias::OPENED) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
     }
     fn hipIpcGetEventHandle(out: Out<IpcHandle>, event: usize) {
         out.check()?;

@@ -50,6 +50,11 @@ fn free(address: usize) -> HipResult {
     current_device()?;
     let found = memory::find(address).filter(|allocation| allocation.base == address).ok_or(HipError::INVALID_VALUE)?;
     match found.kind {
+        MemoryKind::Device if crate::alias::is_of(address, crate::alias::IMPORTED) => {
+            synchronize_owner(&found);
+            crate::alias::close(address, crate::alias::IMPORTED);
+            Ok(())
+        }
         MemoryKind::Device => {
             synchronize_owner(&found);
             let gone = memory::forget_device(address, |gone| gone.id == found.id).ok_or(HipError::INVALID_VALUE)?;
@@ -57,6 +62,10 @@ fn free(address: usize) -> HipResult {
             Ok(())
         }
         MemoryKind::Managed => free_host(address, MemoryKind::Managed),
+        MemoryKind::Virtual => {
+            synchronize_owner(&found);
+            if crate::external::free(address) { Ok(()) } else { Err(HipError::INVALID_VALUE) }
+        }
         // hipFree of pinned memory is an error of the program that HIP reports.
         _ => Err(HipError::INVALID_VALUE),
     }

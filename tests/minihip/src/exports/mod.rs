@@ -8,9 +8,11 @@ mod copy;
 mod device;
 mod event;
 mod execution_context;
+mod external;
 mod fill;
 mod graph;
 mod graph_exec;
+mod graphics;
 mod ipc;
 mod launch;
 mod library;
@@ -58,9 +60,11 @@ mod tests {
             super::device::EXPORTS,
             super::event::EXPORTS,
             super::execution_context::EXPORTS,
+            super::external::EXPORTS,
             super::fill::EXPORTS,
             super::graph::EXPORTS,
             super::graph_exec::EXPORTS,
+            super::graphics::EXPORTS,
             super::ipc::EXPORTS,
             super::launch::EXPORTS,
             super::library::EXPORTS,

@@ -4,8 +4,12 @@ use crate::abi::{MemAccessDesc, MemLocation, MemPoolProps};
 use crate::api::{In, Out, hip_api};
 use crate::device::{device, device_by_ordinal};
 use crate::error::{HipError, HipResult};
+use crate::exports::ipc::{self, IpcHandle};
 use crate::pool;
 use crate::stream::{self, DefaultStream};
+
+/// `hipMemHandleTypePosixFileDescriptor`.
+const POSIX_FD: i32 = 1;
 
 fn allocate(out: Out<usize>, len_bytes: usize, pool: Option<usize>, stream: usize) -> HipResult {
     out.check()?;
@@ -40,6 +44,37 @@ hip_api! {
     fn hipMemPoolCreate(out: Out<usize>, props: In<MemPoolProps>) {
         out.check()?;
         out.set(pool::create(&props.get()?)?)
+    }
+    fn hipMemPoolExportToShareableHandle(out: Out<i32>, pool: usize, handle_type: i32, flags: u32) {
+        out.check()?;
+        if flags != 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
+        if handle_type != POSIX_FD {
+            return Err(HipError::NOT_SUPPORTED);
+        }
+        out.set(pool::export(pool)?)
+    }
+    fn hipMemPoolImportFromShareableHandle(out: Out<usize>, descriptor: usize, handle_type: i32, flags: u32) {
+        out.check()?;
+        if flags != 0 {
+            return Err(HipError::INVALID_VALUE);
+        }
+        if handle_type != POSIX_FD {
+            return Err(HipError::NOT_SUPPORTED);
+        }
+        let descriptor = i32::try_from(descriptor).map_err(|_| HipError::INVALID_VALUE)?;
+        out.set(pool::import(descriptor)?)
+    }
+    fn hipMemPoolExportPointer(out: Out<IpcHandle>, address: usize) {
+        out.check()?;
+        let (base, id) = pool::exported(address)?;
+        out.set(ipc::handle(ipc::POOL_MEMORY, base, id))
+    }
+    fn hipMemPoolImportPointer(out: Out<usize>, pool: usize, data: In<IpcHandle>) {
+        out.check()?;
+        let data = data.get()?;
+        out.set(pool::resolve(pool)?.import_pointer(ipc::check(&data, ipc::POOL_MEMORY)?, data.id)?)
     }
     fn hipMemPoolDestroy(pool: usize) { pool::destroy(pool) }
     fn hipMemPoolTrimTo(pool: usize, keep_bytes: usize) {
