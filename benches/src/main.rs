@@ -13,7 +13,7 @@ use hrr_replay::runtime::Runtime;
 
 /// As in `hrr-playback`, parts of which are measured in this process.
 #[global_allocator]
-static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages::new();
+static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages;
 
 /// Measures what recording and replaying cost, each row against a baseline of the same run.
 #[derive(Debug, Parser)]

@@ -19,7 +19,7 @@ use hrr_replay::{OrderMode, ReplayOptions, measure, replay};
 
 /// As in `hrr-playback`.
 #[global_allocator]
-static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages::new();
+static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let events = match std::env::args().nth(1) {

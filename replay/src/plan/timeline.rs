@@ -50,13 +50,17 @@ enum Kind {
     End,
 }
 
+type Entry = Reverse<(u64, Kind, u32)>;
+
 /// Merges the streams of an archive. Calls still in flight at the end of the archive are left out and counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline<'a> {
     lanes: Vec<Records<'a>>,
     /// The next record of each lane, once looked at.
     next: Vec<Option<Record<'a>>>,
-    heap: BinaryHeap<Reverse<(u64, Kind, u32)>>,
+    heap: BinaryHeap<Entry>,
+    /// The entry made last, which is not in the heap yet: it is often the next one, or takes the place of the next one there.
+    held: Option<Entry>,
     in_flight: Vec<(u32, Record<'a>)>,
     last_tick: u64,
     /// Markers that follow the call a lane has just ended, waiting to be delivered.
@@ -70,6 +74,7 @@ impl<'a> Timeline<'a> {
             lanes: streams.iter().map(StreamFile::records).collect(),
             next: vec![None; streams.len()],
             heap: BinaryHeap::with_capacity(streams.len() + 1),
+            held: None,
             in_flight: Vec::new(),
             last_tick: 0,
             after_end: None,
@@ -107,7 +112,23 @@ impl<'a> Timeline<'a> {
 
     fn push_begin(&mut self, lane: u32) {
         if let Some(record) = self.next[lane as usize] {
-            self.heap.push(Reverse((record.begin(), Kind::Begin, lane)));
+            self.push(Reverse((record.begin(), Kind::Begin, lane)));
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if let Some(held) = self.held.replace(entry) {
+            self.heap.push(held);
+        }
+    }
+
+    /// Takes out the earliest entry.
+    fn pop(&mut self) -> Option<Entry> {
+        let Some(held) = self.held.take() else { return self.heap.pop() };
+        match self.heap.peek_mut() {
+            // Greater in the heap is earlier.
+            Some(mut top) if *top > held => Some(std::mem::replace(&mut *top, held)),
+            _ => Some(held),
         }
     }
 }
@@ -133,7 +154,7 @@ impl<'a> Iterator for Timeline<'a> {
                     }
                 }
             }
-            let Reverse((_, kind, lane)) = self.heap.pop()?;
+            let Reverse((_, kind, lane)) = self.pop()?;
             match kind {
                 Kind::End => {
                     self.after_end = Some(lane);
@@ -153,7 +174,7 @@ impl<'a> Iterator for Timeline<'a> {
                         // Nothing follows a call that never returned in its own thread.
                         continue;
                     }
-                    self.heap.push(Reverse((record.end().max(record.begin()), Kind::End, lane)));
+                    self.push(Reverse((record.end().max(record.begin()), Kind::End, lane)));
                     if marker::is_timed(record.api()) {
                         return Some(Point::HostMemory { lane, record });
                     }

@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Sender, bounded};
 
 use hrr_format::record::Record;
 
 use super::annotate::Position;
 use super::arrivals::{Arrival, Arrivals, Reader};
-use super::edges::Whole;
+use super::edges::{Hands, Whole};
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
 use super::timeline::Point;
 use super::{Delivery, Planner};
 use crate::instruction::Chunk;
+use crate::large_pages;
 use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.
@@ -25,6 +29,28 @@ const WINDOWS: u64 = 8;
 /// planning wait at every call.
 const EARLY_BYTES: u64 = 32 << 20;
 
+/// A thread that has memory made ready for the next chunks, where there is a core for it.
+struct Ahead(Option<Sender<()>>);
+
+impl Ahead {
+    fn start<'scope>(hands: Hands, scope: &'scope Scope<'scope, '_>) -> Self {
+        if hands == Hands::One {
+            return Ahead(None);
+        }
+        let (ask, asked) = bounded(1);
+        let work = move || asked.iter().for_each(|()| large_pages::prepare());
+        // Where no thread can be had, memory comes when it is used.
+        Ahead(Builder::new().name("hrr-memory".to_owned()).spawn_scoped(scope, work).ok().map(|_| ask))
+    }
+
+    fn ask(&self) {
+        if let Some(ask) = &self.0 {
+            // One that has not been heard yet stands for this one too.
+            let _ = ask.try_send(());
+        }
+    }
+}
+
 impl<'a> Planner<'a> {
     /// Plans the whole archive, handing each finished chunk to `delivery`. The planner must outlive the run: instructions
     /// point into its slots and host memory.
@@ -33,10 +59,18 @@ impl<'a> Planner<'a> {
     /// The first call that cannot be replayed.
     pub(crate) fn run(&mut self, delivery: &mut impl Delivery) -> Result<(), PlanError> {
         let reader = Reader::new(self.archive, &self.assignment, self.triage.index.clone());
-        std::thread::scope(|scope| self.walk(Arrivals::new(reader, self.hands, scope), delivery))
+        std::thread::scope(|scope| {
+            let memory = Ahead::start(self.hands, scope);
+            self.walk(Arrivals::new(reader, self.hands, scope), &memory, delivery)
+        })
     }
 
-    fn walk(&mut self, mut arrivals: Arrivals<'_, 'a>, delivery: &mut impl Delivery) -> Result<(), PlanError> {
+    fn walk(
+        &mut self,
+        mut arrivals: Arrivals<'_, 'a>,
+        memory: &Ahead,
+        delivery: &mut impl Delivery,
+    ) -> Result<(), PlanError> {
         let mut event = 0;
         let mut last_event = vec![0u64; self.lanes.len()];
         for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
@@ -66,6 +100,7 @@ impl<'a> Planner<'a> {
             let full = self.full_chunk(&point);
             if let Some(worker) = full {
                 own_calls::pulse();
+                memory.ask();
                 self.fill(event)?;
                 self.finish_chunk(worker);
                 self.deliver(Whole::WhatIsReady, delivery);

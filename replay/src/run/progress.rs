@@ -106,8 +106,7 @@ impl Progress {
             if self.stopped() {
                 return false;
             }
-            Spinning::pause(turns);
-            turns += 1;
+            turns += Spinning::pause(turns);
         }
         self.spinning.learn(turns, Spun::InVain);
         self.park(lane, count)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::progress::Progress;
 use super::spinning::Cores;
@@ -33,8 +34,12 @@ fn waits_for_different_counts_each_end_at_theirs() {
             std::thread::spawn(move || progress.wait(0, count).then(|| progress.done(0) >= count))
         })
         .into();
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    assert_eq!(progress.lanes[0].wanted.load(Ordering::Relaxed), 10, "the nearest count is announced");
+    // Whenever they come to it: the nearest count is announced.
+    let begun = Instant::now();
+    while progress.lanes[0].wanted.load(Ordering::Relaxed) != 10 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the nearest count is not announced");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     for count in 1..=30 {
         progress.publish(0, count);
     }
@@ -48,7 +53,7 @@ fn stopping_ends_a_parked_wait() {
     let progress = Arc::new(Progress::new(1, Cores { threads: 4, available: 1 }));
     let other = Arc::clone(&progress);
     let thread = std::thread::spawn(move || other.wait(0, 1));
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     progress.stop();
     assert!(!thread.join().unwrap());
 }

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam::utils::CachePadded;
 
@@ -15,11 +16,14 @@ const SPINS: u32 = 4000;
 /// Most and fewest turns while there are more: about the cost of waking a thread, and of finding out.
 const CROWDED_SPINS: (u32, u32) = (512, 16);
 
-/// Turns after which a waiter offers its core to others now and then, and the turns between. It knows how many workers there
-/// are, but not which threads the runtime has, nor what else the machine does: if what it waits for stands behind it on the
-/// core's own queue, it would spin until it parks. With nobody there, the offer costs less than the wait has lasted.
-const ALONE_SPINS: u32 = 256;
-const YIELD_EVERY: u32 = 32;
+/// Turns after which a waiter offers its core to others now and then, and the turns between; no crowded thread spins as long. It
+/// knows how many workers there are, but not which threads the runtime has, nor what else the machine does: if what it waits for
+/// stands behind it on the core's own queue, it would spin until it parks. With nobody there, the offer costs less than the wait
+/// has lasted.
+const ALONE_SPINS: u32 = CROWDED_SPINS.0;
+const OFFER_EVERY: u32 = 32;
+/// An offer that took longer was taken: others want the core.
+const TAKEN: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Turns that a crowded thread spins next.
@@ -98,13 +102,15 @@ impl Spinning {
         self.awake.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets a turn pass, of which there were so many.
-    pub(super) fn pause(turns: u32) {
-        if turns >= ALONE_SPINS && turns.is_multiple_of(YIELD_EVERY) {
-            std::thread::yield_now();
-        } else {
+    /// Lets a turn pass, of which there were so many. Returns how many it counts for.
+    pub(super) fn pause(turns: u32) -> u32 {
+        if turns < ALONE_SPINS || !turns.is_multiple_of(OFFER_EVERY) {
             std::hint::spin_loop();
+            return 1;
         }
+        let begun = Instant::now();
+        std::thread::yield_now();
+        if begun.elapsed() < TAKEN { 1 } else { SPINS }
     }
 }
 

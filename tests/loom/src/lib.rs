@@ -38,7 +38,9 @@ mod spinning {
         pub(crate) fn is_awake(&self) {}
 
         /// Not loom's yielding, after which a thread would see every store: the faults would be gone with it.
-        pub(crate) fn pause(_: u32) {}
+        pub(crate) fn pause(_: u32) -> u32 {
+            1
+        }
     }
 }
 
