@@ -62,6 +62,8 @@ impl Lowering {
             Special::WaitEvent => self.facts.device_waits = self.facts.uses.last().map(|&(object, _)| object),
             Special::GraphLaunch => self.facts.reach = Reach::Any,
             Special::BeginCapture | Special::EndCapture => self.facts.fence = Fence::All,
+            // Work that uses the addresses before, or afterwards, ends the process.
+            Special::MapMemory | Special::ChangeMapping if call.succeeded() => self.facts.fence = Fence::All,
             // Other threads' work may use the other device's memory from then on, or no more.
             _ if CHANGES_PEER_ACCESS.contains(&call.api.name) && call.succeeded() => self.facts.fence = Fence::All,
             _ => {}

@@ -26,7 +26,7 @@ struct Block(usize);
 
 impl Block {
     /// `None` where there are not so many addresses.
-    fn new() -> Option<Self> {
+    fn reserve() -> Option<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
@@ -61,7 +61,7 @@ impl GraphHost {
         if last / BLOCK_BYTES != number {
             return None;
         }
-        let block = self.blocks.entry(number).or_insert_with(Block::new).as_ref()?;
+        let block = self.blocks.entry(number).or_insert_with(Block::reserve).as_ref()?;
         Some((block.0 + (address % BLOCK_BYTES) as usize) as *mut u8)
     }
 }

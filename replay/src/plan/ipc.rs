@@ -63,6 +63,10 @@ impl<'a> Planner<'a> {
         };
         let recorded = words_of(bytes);
         let buffer = draft.word(0) as *const u64;
+        if buffer.is_null() {
+            // A damaged record: nothing can have been stored there.
+            return;
+        }
         let slots = std::array::from_fn(|index| {
             let slot = self.objects.slots.allocate(0);
             draft.output(buffer.wrapping_add(index), slot);
@@ -90,7 +94,7 @@ impl<'a> Planner<'a> {
         lowering: &mut Lowering,
     ) -> Result<(), Refusal> {
         let bytes = in_bytes(call, 2, "export_data")?.filter(|bytes| bytes.len() == HANDLE_WORDS * 8);
-        let Some(bytes) = bytes else { return Ok(()) };
+        let Some(bytes) = bytes.filter(|_| draft.word(2) != 0) else { return Ok(()) };
         let exported = self.exported_as(call, &words_of(bytes))?;
         let data = draft.word(2) as *mut u64;
         for (index, slot) in exported.slots.into_iter().enumerate() {

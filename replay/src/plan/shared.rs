@@ -54,7 +54,7 @@ fn gives_out(api: &Api, record: &Record<'_>, file: &FileId) -> bool {
 impl<'a> Planner<'a> {
     /// A call exports memory or a pool.
     pub(super) fn export_shared(&mut self, call: &Call<'_>, draft: &mut Draft, lowering: &mut Lowering) {
-        if !call.succeeded() {
+        if !call.succeeded() || draft.word(0) == 0 {
             return;
         }
         let value = call.record.word(1);
@@ -94,7 +94,7 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Refusal> {
         let external = call.api.name == "hipImportExternalMemory";
         let word = call.record.word(1);
-        let file = file_of(&call.record);
+        let file = file_of(&call.record).filter(|_| !external || word != 0);
         let object = match file {
             Some(file) => {
                 let Some(exported) = self.exported_file(&file) else {

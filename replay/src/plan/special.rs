@@ -41,6 +41,8 @@ pub(crate) enum Special {
     MapExternal,
     /// Maps memory into a reserved range.
     MapMemory,
+    /// Takes a mapping away, or says who may use it.
+    ChangeMapping,
     /// Makes a device current.
     SetDevice,
     /// Makes or destroys a context.
@@ -107,6 +109,7 @@ impl Special {
             "hipMemPoolImportPointer" => Special::ImportPointer,
             "hipExternalMemoryGetMappedBuffer" => Special::MapExternal,
             "hipMemMap" => Special::MapMemory,
+            "hipMemUnmap" | "hipMemSetAccess" => Special::ChangeMapping,
             "hipSetDevice" => Special::SetDevice,
             "hipCtxCreate" | "hipCtxDestroy" => Special::MakeContext,
             "hipCtxSetCurrent" | "hipCtxPushCurrent" => Special::UseContext,
