@@ -18,7 +18,7 @@ mod contents;
 mod description;
 mod dlsym;
 mod elf;
-mod errno;
+
 mod files;
 mod handle_table;
 mod hooks;
@@ -41,6 +41,7 @@ mod shims;
 mod small_stack;
 mod tables;
 mod threads;
+mod unnoticed;
 mod window;
 mod writer;
 
