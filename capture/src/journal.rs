@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::errno::KeepErrno;
+use crate::unnoticed::Unnoticed;
 
 const VARIABLE: &CStr = c"HIP_HRR_CAPTURE_JOURNAL";
 
@@ -49,7 +49,7 @@ pub(crate) fn idle() {
 }
 
 fn line(message: fmt::Arguments<'_>) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let Some(path) = crate::config::variable(VARIABLE) else { return };
     let Ok(path) = std::ffi::CString::new(path.as_bytes()) else { return };
     // SAFETY: `path` is NUL-terminated. The file is the launcher's: it is never made here, nor followed to elsewhere.

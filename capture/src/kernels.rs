@@ -13,10 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hrr_format::code_object::{ArgKind, KernelArg, KernelSignature, explicit_bytes, signatures};
 use hrr_format::kernel_table;
 
-use crate::errno::KeepErrno;
 use crate::files::GuardedFile;
 use crate::handle_table::HandleTable;
 use crate::plan::KernelWord;
+use crate::unnoticed::Unnoticed;
 
 /// A code object of the program.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl Kernels {
         // Acquire: pairs with the release in `first_launch`.
         let kernel = named.kernel.load(Ordering::Acquire);
         if kernel.is_null() {
-            let _errno = KeepErrno::new();
+            let _unnoticed = Unnoticed::new();
             return catch_unwind(AssertUnwindSafe(|| self.first_launch(named))).unwrap_or_default();
         }
         // SAFETY: kernels are leaked, never freed.

@@ -19,7 +19,7 @@ mod contents;
 mod description;
 mod dlsym;
 mod elf;
-mod errno;
+
 mod files;
 mod handle_table;
 mod hooks;
@@ -43,6 +43,7 @@ mod shims;
 mod small_stack;
 mod tables;
 mod threads;
+mod unnoticed;
 mod window;
 mod writer;
 

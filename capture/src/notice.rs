@@ -7,7 +7,7 @@ use std::fmt;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::errno::KeepErrno;
+use crate::unnoticed::Unnoticed;
 
 /// What every line begins with.
 const PREFIX: &str = "[HRR capture] ";
@@ -41,7 +41,7 @@ fn standard_error() -> Option<(u64, u64)> {
 /// Writes one line to standard error; a closed or full standard error, or one that is another file by now, loses it in
 /// silence.
 pub(crate) fn line(message: fmt::Arguments<'_>) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let known = (DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed));
     if known.0 != UNKNOWN && standard_error() != Some(known) {
         return;

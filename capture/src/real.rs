@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use hrr_format::abi::{ChannelFormatDesc, Ptr};
 use hrr_format::catalogue::APIS;
 
-use crate::errno::KeepErrno;
 use crate::plan::API_COUNT;
+use crate::unnoticed::Unnoticed;
 use crate::{dlsym, notice, shims};
 
 /// How many runtimes of one process are told apart; the calls of others pass unrecorded.
@@ -188,7 +188,7 @@ fn look_up(runtime: usize, api: usize) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let Ok(name) = CString::new(APIS[api].name) else {
         return std::ptr::null_mut();
     };

@@ -23,12 +23,12 @@ use hrr_format::record::{DEVICE_AFTER, HEADER_BYTES, offset};
 
 use crate::contents::host_memory::{self, InCall};
 use crate::contents::pending_results;
-use crate::errno::KeepErrno;
 use crate::hooks::Hook;
 use crate::plan::{self, OrderRole, Plan, Route};
 use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{Draft, Transfers};
+use crate::unnoticed::{SignalsBlocked, Unnoticed};
 use crate::window::outside::Kept;
 use crate::writer::ThreadStream;
 use crate::{clock, runtime, small_stack};
@@ -136,6 +136,8 @@ pub(crate) unsafe fn enter<const RUNTIME: usize>(api: usize, words: &[u64]) -> O
         }
         let mut stream_ptr = hot.stream.get();
         if stream_ptr.is_null() {
+            // Until the thread is outside again: one that leaves its first call by a jump is recorded all the same.
+            let _signals = SignalsBlocked::new();
             hot.inside.set(Inside::Call);
             stream_ptr = first_call();
             hot.inside.set(Inside::Program);
@@ -341,7 +343,7 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
 /// Opens the process's archive and the thread's stream as far as that has not happened.
 #[cold]
 fn first_call() -> *const ThreadStream {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     small_stack::with_own_stack(|| {
         let process = process::recording()?;
         process.open_stream()

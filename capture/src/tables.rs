@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hrr_format::catalogue::{APIS, Table};
 
-use crate::errno::KeepErrno;
+use crate::unnoticed::Unnoticed;
 use crate::{config, dlsym, notice, process, real};
 
 /// `rocprofiler_set_api_table(name, version, instance, tables, count)`.
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn rocprofiler_set_api_table(
     tables: *mut *mut c_void,
     count: u64,
 ) -> c_int {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     // SAFETY: by the caller's contract. A panic must not cross into the runtime: its table then stays as it is.
     catch_unwind(AssertUnwindSafe(|| unsafe {
         if name.is_null() || tables.is_null() || count == 0 {

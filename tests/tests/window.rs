@@ -1,5 +1,8 @@
 //! Recording only a window of a program: what was made before it comes with it, and it replays.
 
+#[path = "../c/program.rs"]
+mod program;
+
 use std::time::Duration;
 
 use hrr_format::archive::Archive;
@@ -142,6 +145,22 @@ fn programs_that_change_much_have_windows_anywhere() {
                 Replay::of_recording(&recording).args(["--threads", threads, "--order", order]).run().expect_pass();
             }
         }
+    }
+}
+
+/// Formerly what stands in front of a later window was copied to the device while work of the window before it went on.
+#[test]
+fn a_later_window_begins_when_the_one_before_it_is_done() {
+    let scratch = Scratch::new("reopened");
+    let program = program::compile(&scratch, "reopened", "reopened", program::LINKED);
+    let mut command = program::command(&program, &[]);
+    command.env("HIP_HRR_CAPTURE_WINDOW", "api");
+    let recorded = program::record(&scratch, command);
+    recorded.run.expect_code(0);
+    assert!(recorded.run.stderr.contains("Window 2 opened"), "{}", recorded.run);
+    for (threads, order) in [("0", "capture"), ("1", "capture"), ("0", "deps")] {
+        let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
+        assert_eq!(replay.run().expect_pass().pass, 1);
     }
 }
 

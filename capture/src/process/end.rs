@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::quiet::barrier;
 use super::{GATE, PROCESS, Process, gate};
-use crate::errno::KeepErrno;
+use crate::unnoticed::Unnoticed;
 use crate::{journal, manifest, notice, recorder};
 
 /// Ends the recording for good, with one line that says why. What was recorded stays readable.
@@ -25,7 +25,7 @@ pub(crate) fn stop(reason: fmt::Arguments<'_>) {
 /// Ends the recording with the process. Called when the library's own destructors run: after `main`, exit handlers and
 /// the destructors of everything that was loaded with the program.
 pub(crate) fn finish() {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let state = GATE.load(Ordering::Acquire);
     if state == gate::UNKNOWN {
         journal::idle();

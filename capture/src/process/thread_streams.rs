@@ -8,7 +8,7 @@ use hrr_format::archive::stream_path;
 use hrr_format::stream_file::StreamHeader;
 
 use super::{PROCESS, Process, stop};
-use crate::errno::KeepErrno;
+use crate::unnoticed::Unnoticed;
 use crate::writer::{StreamIdentity, ThreadStream};
 use crate::{clock, notice, recorder};
 
@@ -133,7 +133,7 @@ pub(super) fn forget() {
 
 /// Closes the stream of a thread that ends. A call that the thread still makes, from a later destructor, opens a new one.
 unsafe extern "C" fn thread_exits(stream: *mut libc::c_void) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: the value of the key is the pointer that `open_stream` made from an `Arc`, given up here.
         let stream = unsafe { Arc::from_raw(stream.cast::<ThreadStream>()) };

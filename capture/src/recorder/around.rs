@@ -11,10 +11,10 @@ use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited};
-use crate::errno::KeepErrno;
 use crate::hooks::HookCall;
 use crate::plan::{OrderRole, Plan, Route};
 use crate::sections::{Draft, Transfers};
+use crate::unnoticed::Unnoticed;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process, runtime};
 
@@ -22,7 +22,7 @@ use crate::{clock, launch, process, runtime};
 /// visible are snapshotted.
 #[cold]
 pub(super) unsafe fn after_call(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the contract of `leave`.
         unsafe { follow_up(stream, call, code, raw) }
@@ -100,7 +100,7 @@ pub(super) unsafe fn before_wait(stream: &ThreadStream, plan: &'static Plan, wor
     if plan.order != OrderRole::Observe || plan.api.effect == Effect::Query || !host_memory::in_flight() {
         return;
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         let process = process::current();
         let Some(memory) = process.host_memory() else { return };
@@ -124,7 +124,7 @@ pub(super) unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, w
     if draft.is_none() && !(enqueues && plan.api.param_with(is_device).is_some()) {
         return;
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
         let Scratch { transfers, in_call, .. } = unsafe { stream.scratch() };
@@ -181,7 +181,7 @@ pub(super) unsafe fn before_work(
 /// What follows a call that may have to do with host memory which devices use directly.
 #[cold]
 pub(super) unsafe fn after_use(stream: &ThreadStream, call: &Call, code: i32) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         let (process, plan) = (process::current(), call.plan);
         let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };

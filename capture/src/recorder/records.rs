@@ -12,10 +12,10 @@ use hrr_format::record::{
 use super::Scratch;
 use super::around::{before_launch, before_work};
 use crate::contents::host_memory;
-use crate::errno::KeepErrno;
 use crate::os_handle::file_of;
 use crate::plan::Plan;
 use crate::sections::{self, Draft, Source};
+use crate::unnoticed::Unnoticed;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process};
 
@@ -47,7 +47,7 @@ pub(crate) unsafe fn reserve(stream: &ThreadStream, this: *const ThreadStream, n
 
 #[cold]
 fn out_of_room(stream: &ThreadStream, error: &std::io::Error) {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     process::stop(format_args!("{} cannot grow: {error}", stream.file().path().display()));
 }
 
@@ -205,7 +205,7 @@ pub(super) unsafe fn write_general(
     words: &[u64],
     plan: &'static Plan,
 ) -> *mut u8 {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let Scratch { drafts, transfers, in_call, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {

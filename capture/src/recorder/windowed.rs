@@ -7,8 +7,8 @@ use hrr_format::catalogue::Effect;
 use hrr_format::record::{flag, offset};
 
 use super::{Call, HOT, Hot, Inside, first_call, reserve, set_returned, write_words};
-use crate::errno::KeepErrno;
 use crate::process::{self, Process};
+use crate::unnoticed::Unnoticed;
 use crate::window::outside;
 use crate::window::trigger::Moment;
 use crate::window::{self, Next, Standing, Windows};
@@ -38,7 +38,7 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
     words: &[u64],
 ) -> Entered {
     let Some((process, windows)) = process::windows() else { return Entered::Passing };
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     hot.inside.set(Inside::Call);
     hot.runtime.set(0);
     // SAFETY: the plans were built before the gate was opened; `api` comes from a shim.
@@ -133,7 +133,7 @@ pub(super) unsafe fn leave_outside(hot: &Hot, stream: &ThreadStream, call: &Call
     if call.record.is_null() {
         return;
     }
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     let Some((process, windows)) = process::windows() else { return };
     let left = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the contract of `leave`.

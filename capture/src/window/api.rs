@@ -7,8 +7,8 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::trigger::{self, Wanted};
-use crate::errno::KeepErrno;
 use crate::settings::Trigger;
+use crate::unnoticed::Unnoticed;
 use crate::{config, process, recorder};
 
 /// The window is open, or closed, as was asked for.
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn hrr_capture_stop() -> c_int {
 }
 
 fn ask(wanted: Wanted) -> c_int {
-    let _errno = KeepErrno::new();
+    let _unnoticed = Unnoticed::new();
     // A panic must not cross into the program.
     catch_unwind(AssertUnwindSafe(|| {
         if process::passes() || config::window() != Some(Trigger::Api) {

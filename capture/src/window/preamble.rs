@@ -17,6 +17,7 @@ use crate::clock;
 use crate::process::{self, Process};
 use crate::runtime::{self, LastError};
 use crate::shims::id;
+use crate::window;
 use crate::writer::ThreadStream;
 
 /// `hipStreamCaptureModeRelaxed`.
@@ -55,7 +56,7 @@ pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written
         }
         runtime::set_device(before);
     }
-    let done = preamble.calls(objects).and_then(|()| match process.blobs() {
+    let done = preamble.wait(&devices).and_then(|()| preamble.calls(objects)).and_then(|()| match process.blobs() {
         Some(writer) => preamble.contents(writer, objects, &devices),
         None => Ok(()),
     });
@@ -113,6 +114,19 @@ impl Preamble {
         }
         self.device = device;
         self.put_built(RecordBuilder::new(id::hipSetDevice as u16, &[device as u64]))
+    }
+
+    /// Waits for what an earlier window has enqueued. The program waited for it between the windows, or this recorder has just now;
+    /// in neither case is there a record of it.
+    fn wait(&mut self, devices: &[i32]) -> io::Result<()> {
+        if window::number() == 0 {
+            return Ok(());
+        }
+        for &device in devices {
+            self.set_device(device)?;
+            self.put_built(RecordBuilder::new(id::hipDeviceSynchronize as u16, &[]))?;
+        }
+        Ok(())
     }
 
     /// The calls that are kept.

@@ -16,6 +16,7 @@ use super::background::Background;
 use super::segment::{GRANULE_BYTES, Segment};
 use crate::files::GuardedFile;
 use crate::recorder::Scratch;
+use crate::unnoticed::{SignalsBlocked, Unnoticed};
 
 /// Length of the first segment in bytes, header page included.
 const FIRST_SEGMENT_BYTES: usize = 2 * GRANULE_BYTES;
@@ -213,6 +214,9 @@ impl ThreadStream {
 
     #[cold]
     unsafe fn make_room(&self, need: usize, background: &Background, this: *const Self) -> io::Result<*mut u8> {
+        // A thread that ended in here, or left by a jump, would wait at its end for what it has left undone.
+        let _unnoticed = Unnoticed::new();
+        let _signals = SignalsBlocked::new();
         loop {
             // SAFETY: the caller is the owner, which alone touches `current` while it records.
             let current = unsafe { &mut *self.current.get() };

@@ -1,0 +1,120 @@
+//! Programs that do rude things around HIP calls: recorded, each behaves as it does alone, and leaves what can be checked and replayed,
+//! or is told why not.
+
+#[path = "../c/program.rs"]
+mod program;
+
+use std::path::Path;
+use std::process::Command;
+
+use hrr_tests::built;
+use hrr_tests::process::{Finished, run, with_clean_environment};
+use hrr_tests::recording::Scratch;
+use hrr_tests::replaying::Replay;
+use program::{LIMIT, LINKED, Recorded, command, compile, record};
+
+/// Runs `hostile WHAT` alone and recorded, and expects the same of both.
+fn recorded_as_alone(scratch: &Scratch, what: &str) -> Recorded {
+    let program = compile(scratch, "hostile", "hostile", &[LINKED, &["-Wno-unused-parameter"]].concat());
+    let nothing = scratch.path().join("nothing");
+    let plain = run(&mut command(&program, &[what, nothing.to_str().unwrap()]), LIMIT);
+    plain.expect_code(0);
+    let root = scratch.path().join("recorded.hrr");
+    let recorded = record(scratch, command(&program, &[what, root.to_str().unwrap()]));
+    recorded.run.expect_code(0);
+    assert_eq!(recorded.run.stdout, plain.stdout, "{}", recorded.run);
+    let ours = |line: &str| line.starts_with("[HRR capture] ");
+    assert!(recorded.run.stderr.lines().all(ours), "{}", recorded.run);
+    recorded
+}
+
+fn check(archive: &Path) -> Finished {
+    let mut command = Command::new(built::output("bin/hrr-capture"));
+    with_clean_environment(&mut command);
+    run(command.arg("check").arg(archive), LIMIT)
+}
+
+/// What is recorded to its end: it is whole, and each of its processes replays.
+fn expect_whole(what: &str) {
+    let scratch = Scratch::new(what);
+    let recorded = recorded_as_alone(&scratch, what);
+    check(&recorded.root).expect_code(0);
+    for process in recorded.processes() {
+        Replay::of(process.path()).run().expect_pass();
+    }
+}
+
+/// What ends a recording early: the program is told why in a line, and what was recorded by then can be read.
+fn expect_told(what: &str, why: &str) -> (Scratch, Recorded) {
+    let scratch = Scratch::new(what);
+    let recorded = recorded_as_alone(&scratch, what);
+    assert!(recorded.run.stderr.contains(why), "{}", recorded.run);
+    (scratch, recorded)
+}
+
+macro_rules! whole {
+    ($($name:ident: $what:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                expect_whole($what);
+            }
+        )*
+    };
+}
+
+whole! {
+    // Formerly the file that a first call makes was a cancellation point, and the thread's end an abort.
+    threads_are_cancelled_before_their_first_call_and_in_later_ones: "cancelling";
+    calls_are_made_by_a_handler_a_thousand_times_a_second: "ticking";
+    fibers_take_turns_in_calls: "fibers";
+    threads_with_little_stack_by_the_hundred: "crowd";
+    the_environment_is_cleared: "environment";
+    every_descriptor_is_closed_and_its_number_taken: "descriptors";
+    faults_are_the_programs_own: "own_faults";
+    the_runtime_is_loaded_again_and_again: "loaded_again";
+    main_returns_while_threads_are_in_calls: "leaves_busy";
+    main_leaves_before_its_threads: "main_leaves";
+}
+
+/// A child that leaves by `_exit` ends no recording of its own; the others do.
+#[test]
+fn children_are_made_in_every_way_while_threads_are_in_calls() {
+    let scratch = Scratch::new("children");
+    let recorded = recorded_as_alone(&scratch, "children");
+    let processes = recorded.processes();
+    assert!(processes.len() >= 1 + 4 * 5, "{} processes", processes.len());
+    let whole = processes.iter().filter(|process| process.manifest().complete).count();
+    assert!(whole >= 1 + 4 * 3, "{whole} of {} processes are whole", processes.len());
+    for process in processes.iter().filter(|process| process.manifest().complete) {
+        Replay::of(process.path()).run().expect_pass();
+    }
+}
+
+/// Formerly a jump out of the very first call left all later ones waiting for its end.
+#[test]
+fn calls_are_left_by_jumps() {
+    let scratch = Scratch::new("jumping");
+    let recorded = recorded_as_alone(&scratch, "jumping");
+    assert!(recorded.calls("hipGetDevice") > 0, "{}", recorded.run);
+    Replay::of(&recorded.root).run().run.expect_code(0);
+}
+
+#[test]
+fn files_may_be_few() {
+    let (_scratch, recorded) = expect_told("few_files", "Too many open files");
+    assert!(recorded.calls("hipMalloc") >= 2);
+}
+
+#[test]
+fn files_may_be_small() {
+    let (_scratch, recorded) = expect_told("small_files", "Capture stopped: ");
+    assert!(recorded.run.stderr.contains("File too large"), "{}", recorded.run);
+    assert!(recorded.calls("hipMalloc") >= 2);
+}
+
+#[test]
+fn the_archive_may_be_removed() {
+    let (_scratch, recorded) = expect_told("removed", "Capture stopped: ");
+    assert!(!recorded.root.exists());
+}
