@@ -101,12 +101,18 @@ struct Output {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write a page with plots as well
+    /// Write a page with plots as well; of one archive and one candidate
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Exit 1 if the candidate is slower by more than this, such as 3%
     #[arg(long, value_name = "PERCENT")]
     fail_above: Option<Limit>,
+}
+
+impl Output {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -153,6 +159,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(baseline: &Path, candidate: &Path, output: &Output, playback: &Path) -> Result<ExitCode, String> {
+    expect_writable(output.html.as_deref())?;
     let (first, second) = (read(baseline, playback)?, read(candidate, playback)?);
     let comparison =
         Comparison::of_reports((baseline, &first), (candidate, &second)).map_err(|error| error.to_string())?;
@@ -178,6 +185,17 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
     if several && output.html.is_some() {
         return Err("--html shows one archive; give one".to_owned());
     }
+    let candidates = plan.hip_libs.len().saturating_sub(1);
+    if candidates > 1 && output.html.is_some() {
+        return Err("--html shows one candidate; give --hip-lib twice".to_owned());
+    }
+    // Told before the replays, which may take hours.
+    expect_writable(output.html.as_deref())?;
+    if let Some(folder) = keep {
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        expect_writable(Some(&folder.join("report.json")))?;
+    }
+    let one_document = several || candidates > 1 && output.format() == Format::Json;
     let mut comparisons = Vec::new();
     let watched = std::io::stderr().is_terminal();
     for archive in &archives {
@@ -199,20 +217,27 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
             let mut comparison =
                 Comparison::of_reports(first, (paths[side].as_path(), report)).map_err(|error| error.to_string())?;
             comparison.name_candidate(runner::label(side));
-            if !several {
+            if !one_document {
                 show(&comparison, output)?;
             }
             comparisons.push(comparison);
         }
     }
-    if several {
+    if one_document {
         print_table(&comparisons, output)?;
     }
     Ok(judged(&comparisons, output))
 }
 
+/// Whether a file can be made there.
+fn expect_writable(file: Option<&Path>) -> Result<(), String> {
+    // A device or a pipe is written to as it is.
+    let Some(file) = file.filter(|file| file.metadata().map_or(true, |there| there.is_file())) else { return Ok(()) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| format!("{}: {error}", file.display()))
+}
+
 fn keep_reports(folder: &Path, archive: &Path, reports: &[RunReport]) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let name = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     for (side, report) in reports.iter().enumerate() {
         let path = folder.join(format!("{name}-{}.json", runner::label(side)));
@@ -222,7 +247,7 @@ fn keep_reports(folder: &Path, archive: &Path, reports: &[RunReport]) -> Result<
 }
 
 fn show(comparison: &Comparison, output: &Output) -> Result<(), String> {
-    let text = match if output.json { Format::Json } else { output.format } {
+    let text = match output.format() {
         Format::Text => render::text(comparison),
         Format::Markdown => render::markdown(comparison),
         Format::Json => json(comparison)?,
@@ -249,7 +274,7 @@ struct Table<'a> {
 
 /// One row an archive and candidate.
 fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String> {
-    if output.json || output.format == Format::Json {
+    if output.format() == Format::Json {
         print(&json(&Table { schema_version: SCHEMA_VERSION, comparisons })?);
         return Ok(());
     }
@@ -260,7 +285,7 @@ fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String
         path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     };
     let width = comparisons.iter().map(|comparison| name(comparison).len()).max().unwrap_or(0).max(7);
-    let markdown = output.format == Format::Markdown;
+    let markdown = output.format() == Format::Markdown;
     let mut text = if markdown {
         "| archive | A | candidate | verdict |\n|---|---:|---:|---|\n".to_owned()
     } else {

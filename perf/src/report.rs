@@ -317,7 +317,7 @@ pub enum ReportError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// Its layout version; 0 where the file names none.
+        /// Its layout version.
         found: u32,
     },
     /// The report times nothing.
@@ -360,12 +360,18 @@ impl RunReport {
         let report: RunReport =
             serde_json::from_slice(&text).map_err(|source| ReportError::Json { path: path.to_owned(), source })?;
         match report.schema_version {
+            // Other JSON, of which all that a report has beside is left to its defaults.
+            0 => Err(ReportError::Json {
+                path: path.to_owned(),
+                source: serde::de::Error::custom("it has no schema_version"),
+            }),
             1..=SCHEMA_VERSION => Ok(report),
             found => Err(ReportError::Schema { path: path.to_owned(), found }),
         }
     }
 
-    /// Writes the report, as a whole or not at all: to a file beside `path`, then renamed.
+    /// Writes the report, as a whole or not at all: to a file beside `path`, then renamed. A device or a pipe, such as
+    /// `/dev/null` and `/dev/stdout`, is written to as it is.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -373,6 +379,13 @@ impl RunReport {
         let io = |source| ReportError::Io { path: path.to_owned(), source };
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
         text.push(b'\n');
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|mut file| file.write_all(&text))
+                .map_err(io);
+        }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", std::process::id()));
         let beside = path.with_file_name(name);
@@ -438,6 +451,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_is_written_to_and_stays_one() {
+        use std::os::unix::fs::FileTypeExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read_to_string(path).unwrap()
+        });
+        RunReport { schema_version: SCHEMA_VERSION, wall_ns: 7, ..RunReport::default() }.write(&path).unwrap();
+        assert!(reader.join().unwrap().contains("\"wall_ns\": 7"));
+        assert!(fs::metadata(&path).unwrap().file_type().is_fifo());
+    }
+
+    #[test]
     fn what_is_not_a_report_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.json");
@@ -446,7 +474,7 @@ mod tests {
             ("[1,2]", "not a run report"),
             (r#"{"wall_ns":-1,"schema_version":1}"#, "not a run report"),
             (r#"{"schema_version":99}"#, "layout 99"),
-            (r#"{"wall_ns":5}"#, "layout 0"),
+            (r#"{"wall_ns":5}"#, "it has no schema_version"),
         ] {
             fs::write(&path, text).unwrap();
             let error = RunReport::read(&path).unwrap_err().to_string();

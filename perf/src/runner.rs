@@ -80,6 +80,14 @@ pub enum RunError {
         /// The last lines it printed.
         output: String,
     },
+    /// What an archive has of times cannot be read.
+    #[error("{}: its recorded times cannot be read:\n{output}", archive.display())]
+    Recorded {
+        /// The archive.
+        archive: PathBuf,
+        /// What the replayer said.
+        output: String,
+    },
     /// Another runtime was loaded than the one asked for.
     #[error("asked for {} and {} was loaded; an LD_PRELOAD or a wrapper may stand in front of it", asked.display(), loaded.display())]
     OtherRuntime {
@@ -220,8 +228,8 @@ pub fn recorded(playback: &Path, archive: &Path) -> Result<RunReport, RunError> 
     command.arg(archive).args(["--info", "--report"]).arg(&file);
     let output = command.output().map_err(|source| RunError::Start { path: playback.to_owned(), source })?;
     if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(RunError::Failed { lib: archive.to_owned(), status: output.status, output: text });
+        let output = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        return Err(RunError::Recorded { archive: archive.to_owned(), output });
     }
     Ok(RunReport::read(&file)?)
 }

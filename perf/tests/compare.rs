@@ -54,3 +54,31 @@ fn a_report_that_cannot_be_read_is_named() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("hrr-perf: /nonexistent/report.json: ") && text.lines().count() == 1, "{text}");
 }
+
+#[test]
+fn other_json_is_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = written(&folder, "good.json", &[1]);
+    for text in ["[]", "{}", r#"{"pid": 7, "complete": true}"#] {
+        let other = folder.path().join("other.json");
+        std::fs::write(&other, text).unwrap();
+        let output = compare(&[good.as_os_str(), other.as_os_str()]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("other.json: not a run report: it has no schema_version; "), "{said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    let newer = folder.path().join("newer.json");
+    std::fs::write(&newer, r#"{"schema_version": 99}"#).unwrap();
+    let said = String::from_utf8(compare(&[newer.as_os_str(), good.as_os_str()]).stderr).unwrap();
+    assert!(said.contains("newer.json: report layout 99, this version reads 1 to "), "{said}");
+}
+
+#[test]
+fn a_place_where_no_page_can_be_written_is_told_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = written(&folder, "good.json", &[10, 11, 12, 13]);
+    let output = compare(&[good.as_os_str(), good.as_os_str(), "--html".as_ref(), "/nonexistent/page.html".as_ref()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("hrr-perf: /nonexistent/page.html: ") && output.stdout.is_empty(), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -128,6 +128,12 @@ fn a_name_of_another_format_and_a_place_that_is_not_there_are_refused_before_the
         let run = Replay::of_recording(&recording).args(["--info", "--trace", file]).run().run;
         assert!(run.expect_code(1).stderr.contains(why), "{run}");
     }
+    for option in [&["--report"][..], &["--log-order"], &["--sync-watchdog-ms", "60000", "--triage"]] {
+        let options = option.iter().copied().chain(["/nonexistent/file"]);
+        let run = Replay::of_recording(&recording).args(options).run().run;
+        assert!(run.expect_code(1).stderr.contains("[HRR] /nonexistent/file: No such file"), "{run}");
+        assert!(!run.stdout.contains("summary"), "{run}");
+    }
 }
 
 /// Everything that can be told of a timeline but the kinds of its arrows, which Perfetto's format does not have, in one order.

@@ -100,21 +100,12 @@ pub(crate) fn moves_thread(api: &Api) -> bool {
 fn makes(api: &Api) -> bool {
     api.name.starts_with("__hipRegister")
         || api.params.iter().any(|param| match param.role {
-            Role::Create(_)
-            | Role::Get(_)
-            | Role::GetArray(..)
-            | Role::GetArrayAt(..)
-            | Role::NewDevice(_)
-            | Role::NewPitched(_)
-            | Role::NewHost(_)
-            | Role::NewManaged(_)
-            | Role::NewRange(_)
-            | Role::GetDevice(_)
-            | Role::Pin(_) => true,
+            // Pinned memory is the program's own, but a device's address of it is made.
+            Role::Pin(_) => true,
             Role::Struct(layout, _) => {
                 STRUCTS[usize::from(layout)].fields.iter().any(|field| matches!(field.role, Role::NewDevice(_)))
             }
-            _ => false,
+            role => role.makes(),
         })
 }
 

@@ -311,6 +311,26 @@ pub enum Role {
     Opaque,
 }
 
+impl Role {
+    /// Whether what stands there after the call is a handle or an address that the call made or looked up: what later calls
+    /// name by it is nothing without this one.
+    pub fn makes(self) -> bool {
+        matches!(
+            self,
+            Role::Create(_)
+                | Role::Get(_)
+                | Role::GetArray(..)
+                | Role::GetArrayAt(..)
+                | Role::NewDevice(_)
+                | Role::NewPitched(_)
+                | Role::NewHost(_)
+                | Role::NewManaged(_)
+                | Role::NewRange(_)
+                | Role::GetDevice(_)
+        )
+    }
+}
+
 /// Smallest buffer in bytes that a replay hands to a call for a [`Role::In`], [`Role::Out`] or like parameter: a runtime
 /// newer than the recorded one may touch more than the member that is asked for (`hipLaunchAttributeValue` of HIP 7
 /// is 64 bytes; it was 32 in HIP 5).

@@ -262,11 +262,11 @@ pub(super) struct Arguments {
     #[arg(long, requires = "info", help_heading = "Inspection")]
     pub(super) json: bool,
 
-    /// With --events and --csv: only calls of this captured thread
+    /// With --events, --csv or --trace: only calls of this captured thread
     #[arg(long, value_name = "N", requires = "info", help_heading = "Inspection")]
     pub(super) thread: Option<u32>,
 
-    /// With --events and --csv: only calls whose name matches, such as 'hipMemcpy*,hipFree'
+    /// With --events, --csv or --trace: only calls whose name matches, such as 'hipMemcpy*,hipFree'
     #[arg(long, value_name = "GLOB", requires = "info", help_heading = "Inspection")]
     pub(super) api: Option<Glob>,
 

@@ -6,6 +6,7 @@
 mod applies;
 mod arguments;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,6 +86,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
     if let Some(trace) = &arguments.trace {
         TraceTarget::check(trace).map_err(|error| error.to_string())?;
+    }
+    for file in [&arguments.report, &arguments.log_order, &arguments.triage].into_iter().flatten() {
+        expect_writable(file).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let chosen = match (arguments.rank, arguments.all_processes) {
         (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
@@ -229,6 +233,20 @@ fn check_order(archive: &Archive, log: &Path) -> Result<ExitCode, String> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
         _ => Ok(ExitCode::from(u8::from(!verdict.holds()))),
     }
+}
+
+/// Whether a file can be made beside this one: told before a replay, which may take long, and not behind it.
+fn expect_writable(file: &Path) -> std::io::Result<()> {
+    // A device or a pipe is written to as it is.
+    if file.metadata().is_ok_and(|there| !there.is_file()) {
+        return Ok(());
+    }
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}.try", std::process::id()));
+    let beside = file.with_file_name(name);
+    std::fs::File::create_new(&beside)?;
+    std::fs::remove_file(beside)
 }
 
 /// The file that is meant where several processes would write to one.

@@ -167,24 +167,11 @@ impl<'a> Writer<'a> {
             }
             return;
         }
-        let is_needed = matches!(
-            param.role,
-            Role::Create(_)
-                | Role::Get(_)
-                | Role::GetArray(..)
-                | Role::GetArrayAt(..)
-                | Role::NewDevice(_)
-                | Role::NewPitched(_)
-                | Role::NewHost(_)
-                | Role::NewManaged(_)
-                | Role::NewRange(_)
-                | Role::GetDevice(_)
-        );
         let is_told = layout.is_some_and(|(_, layout)| {
             let told = [Meaning::Pointee, Meaning::Bytes, Meaning::Inline];
             told.into_iter().any(|meaning| layout.of_param(section.param, meaning).is_some())
         });
-        if is_needed && !is_told {
+        if param.role.makes() && !is_told {
             self.lose(format!("what {} returned in {}", api.name, param.name));
         }
     }
