@@ -125,6 +125,12 @@ void managed_memory(hipStream_t stream) {
   }
   uint32_t attribute = 0;
   CHECK(hipMemRangeGetAttribute(&attribute, sizeof attribute, hipMemRangeAttributeReadMostly, p, kBytes));
+  uint32_t again = ~attribute, preferred = 0;
+  void* answers[2] = {&again, &preferred};
+  size_t answer_bytes[2] = {sizeof again, sizeof preferred};
+  hipMemRangeAttribute wanted[2] = {hipMemRangeAttributeReadMostly, hipMemRangeAttributePreferredLocation};
+  CHECK(hipMemRangeGetAttributes(answers, answer_bytes, wanted, 2, p, kBytes));
+  REQUIRE(again == attribute, "attribute %u, and %u", attribute, again);
   USE(p);
   CHECK(hipFree(p));
 }

@@ -174,7 +174,10 @@ fn textures_are_described_to_the_driver_by_its_own_handles_and_flags() {
     let mut mipmap = 0;
     let desc = FLOATS;
     type Extent = [usize; 3];
-    let malloc = call!(hip, "hipMallocMipmappedArray", &raw mut mipmap => *mut usize, &raw const desc => *const [i32; 5], [16, 8, 0] => Extent, 3 => u32, 0 => u32);
+    let malloc = call!(
+        hip, "hipMallocMipmappedArray", &raw mut mipmap => *mut usize, &raw const desc => *const [i32; 5],
+        [16, 8, 0] => Extent, 3 => u32, 0 => u32
+    );
     assert_eq!(malloc, 0);
     let resource: [u64; 8] = [1, mipmap as u64, 0, 0, 0, 0, 0, 0];
     let mut texture = [0_u32; 16];
@@ -182,7 +185,12 @@ fn textures_are_described_to_the_driver_by_its_own_handles_and_flags() {
     (texture[10], texture[11], texture[12], texture[15]) = (1, 4, 1, 2.0_f32.to_bits());
     let view: [u64; 6] = [0, 16, 8, 0, 2 << 32, 0];
     let mut object = 0_u64;
-    let create = |texture: &[u32; 16], object: &mut u64| call!(hip, "hipCreateTextureObject", object => *mut u64, resource.as_ptr() => *const u64, texture.as_ptr() => *const u32, view.as_ptr() => *const u64);
+    let create = |texture: &[u32; 16], object: &mut u64| {
+        call!(
+            hip, "hipCreateTextureObject", object => *mut u64, resource.as_ptr() => *const u64, texture.as_ptr() => *const u32,
+            view.as_ptr() => *const u64
+        )
+    };
     assert_eq!(create(&texture, &mut object), 0);
     let told = made(object);
     assert_eq!((told.is_live, told.has_view, told.resource[0] as u32), (1, 1, 1));
@@ -238,7 +246,12 @@ fn copies_of_rows_in_an_executable_graph_change_and_the_rest_stays() {
     let other = volume(memory_side([0; 3], device, 24, 4), memory_side([8, 1, 0], address(&second), 48, 5), [24, 4, 1]);
     assert_eq!(hip.hipGraphCreate(&mut graph, 0), 0);
     let mut nodes = [0; 3];
-    let add = |node: &mut usize, params: &[usize; 20]| call!(hip, "hipGraphAddMemcpyNode", node => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize, params.as_ptr() => *const usize);
+    let add = |node: &mut usize, params: &[usize; 20]| {
+        call!(
+            hip, "hipGraphAddMemcpyNode", node => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize,
+            params.as_ptr() => *const usize
+        )
+    };
     assert_eq!(add(&mut nodes[0], &up), 0);
     let arguments = |values: &[u32; 3]| {
         [
@@ -251,7 +264,10 @@ fn copies_of_rows_in_an_executable_graph_change_and_the_rest_stays() {
     let (kernel, changed) = ([3_u32, 5, 24], [7_u32, 9, 24]);
     let (kernel, changed) = (arguments(&kernel), arguments(&changed));
     let node = mix_node(function, &kernel);
-    let code = call!(hip, "hipGraphAddKernelNode", &raw mut nodes[1] => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize, node.as_ptr() => *const usize);
+    let code = call!(
+        hip, "hipGraphAddKernelNode", &raw mut nodes[1] => *mut usize, graph => usize, std::ptr::null() => *const usize,
+        0 => usize, node.as_ptr() => *const usize
+    );
     assert_eq!(code, 0);
     let down = out.as_mut_ptr() as usize;
     assert_eq!(
@@ -314,7 +330,10 @@ fn attributes_of_kernel_nodes_have_the_size_that_their_name_says() {
     let params =
         [(&raw const device).cast(), (&raw const values[0]).cast(), (&raw const values[1]).cast(), std::ptr::null()];
     let node = mix_node(function, &params);
-    let code = call!(hip, "hipGraphAddKernelNode", &raw mut kernel => *mut usize, graph => usize, std::ptr::null() => *const usize, 0 => usize, node.as_ptr() => *const usize);
+    let code = call!(
+        hip, "hipGraphAddKernelNode", &raw mut kernel => *mut usize, graph => usize, std::ptr::null() => *const usize,
+        0 => usize, node.as_ptr() => *const usize
+    );
     assert_eq!(code, 0);
     // A cooperative kernel: 4 bytes are read and written, and none beside them.
     let (on, mut got) = ([1_i32, -1], [7_i32, 8]);
@@ -345,7 +364,10 @@ fn managed_variables_of_a_module_are_behind_its_pointers() {
     assert_eq!(hip.hipModuleUnload(handle), 0);
     let mut base = 0;
     assert_ne!(hip.hipMemGetAddressRange(&mut base, &mut len_bytes, storage), 0, "freed with its module");
-    let bad = call!(hip, "hipLibraryGetManaged", &raw mut base => *mut usize, std::ptr::null_mut() => *mut usize, 64 => usize, name.as_ptr() => *const std::ffi::c_char);
+    let bad = call!(
+        hip, "hipLibraryGetManaged", &raw mut base => *mut usize, std::ptr::null_mut() => *mut usize, 64 => usize,
+        name.as_ptr() => *const std::ffi::c_char
+    );
     assert_eq!(bad, INVALID_HANDLE);
 }
 

@@ -9,10 +9,10 @@ use super::graph::{Place, batch, context, copy, driver_copy, host, memset, row, 
 use super::graph_rows::{self, change, change_copy, live};
 use super::handles::{event, on, spt};
 use crate::abi::{
-    DrvMemcpy3D, GraphInstantiateParams, GraphNodeParams, HostFn, HostNodeParams, KernelNodeParams, Memcpy3DParms,
-    MemsetParams,
+    DrvMemcpy3D, GraphInstantiateParams, GraphNodeParams, HostFn, HostNodeParams, KernelNodeParams, MemAllocNodeParams,
+    Memcpy3DParms, MemsetParams,
 };
-use crate::api::{In, InStr, Out};
+use crate::api::{In, InStr, Out, out_at};
 use crate::error::{HipError, HipResult};
 use crate::exports::BatchMemOpNodeParams;
 
@@ -47,6 +47,14 @@ fn add_node(place: Place, params: &GraphNodeParams, address: usize) -> HipResult
         5 => place.add(cu::graph_add_empty_node),
         6 => place.add_event_wait(first),
         7 => place.add_event_record(first),
+        10 => {
+            let allocation = out_at::<MemAllocNodeParams>(union);
+            let mut filled = allocation.read()?;
+            filled.pool_props.reserved = [0; 56];
+            place
+                .add(|node, graph, deps, count| cu::graph_add_mem_alloc_node(node, graph, deps, count, &mut filled))?;
+            allocation.set(filled)
+        }
         11 => place.add(|node, graph, deps, count| cu::graph_add_mem_free_node(node, graph, deps, count, first)),
         _ => Err(HipError::NOT_SUPPORTED),
     }

@@ -1,7 +1,7 @@
 //! Allocation, registration and questions about pointers.
 
 use crate::abi::{Extent, PitchedPtr, PointerAttributes};
-use crate::api::{In, Out, hip_alias, hip_api};
+use crate::api::{In, Out, hip_alias, hip_api, out_at};
 use crate::capture;
 use crate::device::{Device, devices};
 use crate::error::{HipError, HipResult};
@@ -140,6 +140,21 @@ fn pointer_attribute(data: Out<u8>, attribute: i32, address: usize) -> HipResult
     }
 }
 
+/// One attribute of a managed range.
+fn range_attribute(data: Out<i32>, data_bytes: usize, attribute: i32) -> HipResult {
+    data.check()?;
+    if data_bytes < 4 {
+        return Err(HipError::INVALID_VALUE);
+    }
+    match attribute {
+        // Read mostly; preferred location and last prefetch: none (-2); accessed by: nobody.
+        1 => data.set(0),
+        2..=4 => data.set_array(&vec![-2; data_bytes / 4]),
+        100 => data.set(0),
+        _ => Err(HipError::INVALID_VALUE),
+    }
+}
+
 hip_api! {
     fn hipMalloc(out: Out<usize>, len_bytes: usize) { malloc(out, len_bytes, 0) }
     fn hipExtMallocWithFlags(out: Out<usize>, len_bytes: usize, flags: u32) {
@@ -267,18 +282,14 @@ hip_api! {
         prefetch(address, len_bytes, device, stream)
     }
     fn hipMemRangeGetAttribute(data: Out<i32>, data_bytes: usize, attribute: i32, address: usize, len_bytes: usize) {
-        data.check()?;
         managed(address, len_bytes)?;
-        if data_bytes < 4 {
-            return Err(HipError::INVALID_VALUE);
-        }
-        match attribute {
-            // Read mostly; preferred location and last prefetch: none (-2); accessed by: nobody.
-            1 => data.set(0),
-            2..=4 => data.set_array(&vec![-2; data_bytes / 4]),
-            100 => data.set(0),
-            _ => Err(HipError::INVALID_VALUE),
-        }
+        range_attribute(data, data_bytes, attribute)
+    }
+    fn hipMemRangeGetAttributes(data: In<usize>, sizes: In<usize>, attributes: In<i32>, count: usize, address: usize, len_bytes: usize) {
+        managed(address, len_bytes)?;
+        let (places, sizes) = (data.array(count)?, sizes.array(count)?);
+        let wanted = attributes.array(count)?.into_iter().zip(places.into_iter().zip(sizes));
+        wanted.into_iter().try_for_each(|(attribute, (place, data_bytes))| range_attribute(out_at(place), data_bytes, attribute))
     }
 }
 
