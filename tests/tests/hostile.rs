@@ -91,6 +91,14 @@ fn children_are_made_in_every_way_while_threads_are_in_calls() {
     }
 }
 
+/// Formerly such a child waited for ever for a thread that it did not have.
+#[test]
+fn children_are_made_during_the_first_call() {
+    let scratch = Scratch::new("forking-first");
+    let recorded = recorded_as_alone(&scratch, "forking_first");
+    assert!(recorded.processes().len() > 30, "{}", recorded.run);
+}
+
 /// Formerly a jump out of the very first call left all later ones waiting for its end.
 #[test]
 fn calls_are_left_by_jumps() {
