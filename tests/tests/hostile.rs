@@ -83,9 +83,9 @@ fn children_are_made_in_every_way_while_threads_are_in_calls() {
     let scratch = Scratch::new("children");
     let recorded = recorded_as_alone(&scratch, "children");
     let processes = recorded.processes();
-    assert!(processes.len() >= 1 + 4 * 5, "{} processes", processes.len());
+    assert!(processes.len() > 4 * 5, "{} processes", processes.len());
     let whole = processes.iter().filter(|process| process.manifest().complete).count();
-    assert!(whole >= 1 + 4 * 3, "{whole} of {} processes are whole", processes.len());
+    assert!(whole > 4 * 3, "{whole} of {} processes are whole", processes.len());
     for process in processes.iter().filter(|process| process.manifest().complete) {
         Replay::of(process.path()).run().expect_pass();
     }
