@@ -192,6 +192,24 @@ static void fibers(void) {
   for (int round = 0; round < 50; round++)
     for (running = 0; running < FIBERS; running++) swapcontext(&main_context, &fiber[running]);
 }
+/* Children that are made while the process's first call, in another thread, has not returned. */
+static void forking_first(void) {
+  for (int i = 0; i < 30; i++) {
+    pid_t outer = fork();
+    if (!outer) {
+      begin(1, small_work);
+      usleep(100 * i);
+      pid_t inner = fork();
+      if (!inner) { int device; hipGetDevice(&device); _exit(5); }
+      int status = 0;
+      waitpid(inner, &status, 0);
+      end(1);
+      _exit(WEXITSTATUS(status));
+    }
+    ended(outer, "first call");
+  }
+  work(1, 4096);
+}
 static void* small_ask(void* p) { ask(); return p; }
 static void crowd(void) {
   enum { AT_ONCE = 200 };
@@ -310,6 +328,7 @@ int main(int count, char** arguments) {
   setvbuf(stdout, 0, _IONBF, 0);
   if (!strcmp(what, "leaf")) { work(0, 64); return 11; }
   if (!strcmp(what, "children")) children();
+  if (!strcmp(what, "forking_first")) forking_first();
   if (!strcmp(what, "ticking")) ticking();
   if (!strcmp(what, "jumping")) jumping();
   if (!strcmp(what, "cancelling")) cancelling();

@@ -127,7 +127,8 @@ fn settings_that_mean_nothing_keep_the_program_from_starting() {
     let scratch = Scratch::new("settings");
     let ran = scratch.path().join("ran");
     let script = format!("touch {}", text(&ran));
-    let cases: [(&[&str], &[(&str, &str)], &str); 8] = [
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let cases: [Case<'_>; 8] = [
         (&["--window", "launches:9..3"], &[], "HIP_HRR_CAPTURE_WINDOW=launches:9..3 is none of launches:A..B"),
         (&["--window", "tomorrow"], &[], "HIP_HRR_CAPTURE_WINDOW=tomorrow is none of"),
         (&["--flight-recorder", "64"], &[], "HIP_HRR_FLIGHT_RECORDER=64 is no size of at least 128K"),

@@ -38,14 +38,25 @@ pub(crate) fn recording() -> Option<&'static Process> {
             gate::UNKNOWN => {
                 // Acquire: the thread that starts after another failed sees what that one did.
                 if STARTING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    let _starting = Starting;
                     start();
-                    STARTING.store(false, Ordering::Release);
                 } else {
                     std::thread::yield_now();
                 }
             }
             _ => return None,
         }
+    }
+}
+
+/// This thread is the one that starts; others wait until the value goes, however that comes about.
+struct Starting;
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // Where an internal error kept the gate from being set, nothing is recorded.
+        let _ = GATE.compare_exchange(gate::UNKNOWN, gate::OFF, Ordering::Release, Ordering::Relaxed);
+        STARTING.store(false, Ordering::Release);
     }
 }
 
@@ -62,6 +73,8 @@ pub(crate) fn look_early() {
         Request::Wrong(_) => journal::loaded(),
         Request::Record(config) => {
             journal::loaded();
+            // A child may be made while another thread starts the recording: it must not wait for a thread that it has not.
+            install_fork_handler();
             if let Some(trigger) = config.window {
                 trigger.arm();
             }
