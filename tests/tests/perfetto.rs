@@ -111,7 +111,7 @@ fn perfetto_s_own_engine_reads_every_kind_of_timeline() {
         println!("skipped: {ENGINE} names no folder with Perfetto's engine; scripts/trace-processor fetches one");
         return;
     };
-    for name in ["producer_consumer", "graph_capture", "async_copies", "threads8"] {
+    for name in ["producer_consumer", "graph_capture"] {
         let recording = record(&Workload::listed(name), Contents::Recorded);
         let scratch = Scratch::new("perfetto");
         for (file, options) in [
