@@ -12,6 +12,9 @@ const STEP_BYTES: usize = 1 << 20;
 /// What stays behind the place of reading, in bytes: records that were read a moment ago are still worked on.
 const KEPT_BYTES: usize = 1 << 20;
 
+/// What is given back once more each time, in bytes: somebody who lags further behind had some of it read again.
+const AGAIN_BYTES: usize = 8 << 20;
+
 /// How far one reader has given a file's pages back.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind<'a> {
@@ -39,11 +42,12 @@ impl<'a> Behind<'a> {
     #[cold]
     fn give_back(&mut self, offset_bytes: usize) {
         let to = (offset_bytes - KEPT_BYTES) / STEP_BYTES * STEP_BYTES;
+        let from = self.from.saturating_sub(AGAIN_BYTES);
         // SAFETY: `MADV_DONTNEED` is unsound where it changes what borrowed memory holds. This is a shared mapping of a file
         // that may only be read, and that nobody changes while it is mapped, which whoever mapped it has argued: a page that
         // is given back is read from the file when it is next looked at, and holds the same. The range lies in the mapping:
         // `to` is at most the offset, which the reader found records up to.
-        let given = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, self.from, to - self.from) };
+        let given = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) };
         // Where it fails, nothing but the memory that is taken is another.
         let _ = given;
         self.from = to;

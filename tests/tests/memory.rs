@@ -13,11 +13,16 @@ use hrr_tests::replaying::Replay;
 
 const MIB: usize = 1 << 20;
 
-/// An archive of one thread's calls, each with a note of so many bytes that replay has no use for.
-fn write(path: &Path, calls: u64, note_bytes: usize) {
+const THREADS: u32 = 8;
+const CALLS: u64 = 6000;
+/// Bytes of a note.
+const LONG: usize = 2 << 10;
+
+/// An archive of threads' calls, each with a note of so many bytes that replay has no use for.
+fn write(path: &Path, note_bytes: usize) {
     let get_device = Api::by_name("hipGetDevice").unwrap();
     let note = vec![b'n'; note_bytes];
-    let records: Vec<_> = (0..calls)
+    let records: Vec<_> = (0..CALLS)
         .map(|call| {
             RecordBuilder::new(get_device.id, &[0x1000])
                 .section(SectionTag::Out, 0, Presence::Present, &0i32.to_le_bytes())
@@ -27,11 +32,14 @@ fn write(path: &Path, calls: u64, note_bytes: usize) {
         })
         .collect();
     let mut writer = ArchiveWriter::create(&path.join("pid-7"), 7, ContentsMode::Contents).unwrap();
-    writer.stream(0, 7, "main", &records).unwrap();
+    for thread in 0..THREADS {
+        writer.stream(thread, 7 + u64::from(thread), "worker", &records).unwrap();
+    }
     writer.finish().unwrap();
 }
 
-/// The most memory that a replay has resident, in bytes, pages of mapped files included.
+/// The most memory that a replay has resident, in bytes, pages of mapped files included. It is never less than what this process
+/// has when it starts the replay, which is why the archive is written from few records.
 fn peak_bytes(archive: &Path) -> usize {
     let mut child = Replay::of(archive).into_command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut status = 0;
@@ -49,12 +57,11 @@ fn peak_bytes(archive: &Path) -> usize {
 /// The pages of a long archive once stayed resident, as long as it was.
 #[test]
 fn what_was_read_of_a_long_archive_does_not_stay_in_memory() {
-    const CALLS: u64 = 2000;
     let scratch = Scratch::new("long");
     let (short, long) = (scratch.path().join("short.hrr"), scratch.path().join("long.hrr"));
-    write(&short, CALLS, 8);
-    write(&long, CALLS, 48 << 10);
-    let archive_bytes = CALLS as usize * (48 << 10);
+    write(&short, 8);
+    write(&long, LONG);
+    let archive_bytes = THREADS as usize * CALLS as usize * LONG;
     let (short, long) = (peak_bytes(&short), peak_bytes(&long));
     let more = long.saturating_sub(short);
     assert!(more < archive_bytes / 3, "{} of {} MiB stay resident", more / MIB, archive_bytes / MIB);
