@@ -106,7 +106,7 @@ impl<'a> Planner<'a> {
                 self.deliver(Whole::WhatIsReady, delivery);
             }
             // A few calls may need more host memory than thousands of others.
-            if full.is_some() || self.host.window_bytes() >= (self.budget_bytes / WINDOWS).max(EARLY_BYTES) {
+            if full.is_some() || self.nears_the_budget() {
                 self.throttle(event, delivery)?;
                 if delivery.stopped() {
                     break;
@@ -170,6 +170,13 @@ impl<'a> Planner<'a> {
         (0..self.chunks.len()).for_each(|worker| self.finish_chunk(worker));
         self.deliver(Whole::All, delivery);
         Ok(())
+    }
+
+    /// Whether a window should end before its chunk does. Contents are shared within a window, so while much of the budget is left
+    /// it goes on: what a program uploads again and again is then staged once.
+    fn nears_the_budget(&self) -> bool {
+        self.host.window_bytes() >= (self.budget_bytes / WINDOWS).max(EARLY_BYTES)
+            && self.host.in_use_bytes() >= self.budget_bytes / 4 * 3
     }
 
     /// Begins a new window of staged memory now and then, and waits for the run where the budget is used up.
