@@ -157,7 +157,7 @@ class Rows:
         One of them issues the copies."""
         name, archives, row = "h2d of different contents", {}, {}
         for count in (STREAM_FEW, STREAM_MANY):
-            arguments = (0, STREAM_MIB, count, count, 0, 1)
+            arguments = (0, STREAM_MIB, count, 8, 0, 1, 1)
             archives[count] = self.work / f"stream-{count}.hrr"
             recorded = self.record("transfer_rate", archives[count], arguments)
             row["recorded_gb_per_s"] = self.value(recorded, "gb_per_s", name + " recorded")

@@ -1,8 +1,9 @@
 // Large copies, one after the other on a stream per thread: between host memory and a device, or from one device to the
 // other.
-// usage: transfer_rate [direction] [MiB per copy] [copies] [host buffers] [0 pinned, 1 pageable] [devices]
+// usage: transfer_rate [direction] [MiB per copy] [copies] [host buffers] [0 pinned, 1 pageable] [devices] [1: new contents]
 //   direction: 0 to the device, 1 to the host, 2 from device 0 to device 1 (needs two, and a single thread does it)
 //   devices: as many threads, each copying on its own device
+//   new contents: the buffers are written anew, with other contents, before they are uploaded again
 // Prints the rate of the copies and the time between the first and the last call.
 #include <atomic>
 #include <chrono>
@@ -24,6 +25,7 @@ struct Options {
   int copies, buffers;
   bool pageable;
   int devices;
+  bool new_contents;
 };
 
 uint32_t host_word(int buffer, int i) { return uint32_t(i) * 2654435761u + uint32_t(buffer); }
@@ -37,8 +39,8 @@ class Buffers {
         memory_[b] = static_cast<uint32_t*>(std::malloc(options.bytes));
       else
         CHECK(hipHostMalloc(reinterpret_cast<void**>(&memory_[b]), options.bytes, hipHostMallocDefault));
-      for (int i = 0; i < n; i++) memory_[b][i] = host_word(b, i);
     }
+    fill(0, n);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -49,6 +51,12 @@ class Buffers {
       else
         CHECK(hipHostFree(buffer));
     }
+  }
+  // Contents that no buffer had before.
+  void fill(int round, int n) {
+    const int count = int(memory_.size());
+    for (int b = 0; b < count; b++)
+      for (int i = 0; i < n; i++) memory_[b][i] = host_word(round * count + b, i);
   }
   uint32_t* operator[](int i) const { return memory_[i % memory_.size()]; }
 
@@ -80,6 +88,10 @@ double host_copies(const Options& options, std::atomic<int>& waiting) {
       }
       CHECK(hipMemcpyAsync(host[c], data, options.bytes, hipMemcpyDeviceToHost, stream));
     } else {
+      if (options.new_contents && c > 0 && c % options.buffers == 0) {
+        CHECK(hipStreamSynchronize(stream));
+        host.fill(c / options.buffers, n);
+      }
       CHECK(hipMemcpyAsync(data, host[c], options.bytes, hipMemcpyHostToDevice, stream));
     }
   }
@@ -93,7 +105,8 @@ double host_copies(const Options& options, std::atomic<int>& waiting) {
     for (int c = 0; c < copies; c += options.buffers) host_mix(expected, 3, uint32_t(c));
     got.assign(host[copies - 1], host[copies - 1] + kThreads);
   } else {
-    for (int i = 0; i < kThreads; i++) expected[i] = host_word((copies - 1) % options.buffers, i);
+    const int last = options.new_contents ? copies - 1 : (copies - 1) % options.buffers;
+    for (int i = 0; i < kThreads; i++) expected[i] = host_word(last, i);
     CHECK(hipMemcpyAsync(got.data(), data, kThreads * sizeof(uint32_t), hipMemcpyDeviceToHost, stream));
     CHECK(hipStreamSynchronize(stream));
   }
@@ -137,7 +150,8 @@ double peer_copies(const Options& options) {
 int main(int argc, char** argv) {
   const Options options = {argument(argc, argv, 1, 0), size_t(argument(argc, argv, 2, 1)) << 20,
                            argument(argc, argv, 3, 8), argument(argc, argv, 4, 4),
-                           argument(argc, argv, 5, 0) != 0, argument(argc, argv, 6, 1)};
+                           argument(argc, argv, 5, 0) != 0, argument(argc, argv, 6, 1),
+                           argument(argc, argv, 7, 0) != 0};
   REQUIRE(options.bytes > 0 && options.copies > 0 && options.buffers > 0 && options.devices > 0,
           "sizes and counts must be positive");
   REQUIRE(options.direction <= kPeer, "%d is no direction", options.direction);
