@@ -27,6 +27,7 @@ pub(crate) use shape::Shape;
 
 /// Alignment of every place, in bytes: what HIP gives its own allocations.
 const ALIGN_BYTES: usize = 256;
+const PAGE_BYTES: usize = 4096;
 /// Contents are copied in parts of this size, so that several cores share a large one.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -54,6 +55,8 @@ enum Contents {
     Blob(u64),
     /// Zeros, or noise that begins in this state.
     Synthetic(Option<u64>),
+    /// None, but its pages are made ready: the program had written to its own.
+    Result,
 }
 
 /// Why host memory could not be staged.
@@ -334,6 +337,31 @@ impl HostMemory {
         self.peak_bytes = (self.peak_bytes.0.max(self.in_use_bytes.0), self.peak_bytes.1.max(self.in_use_bytes.1));
     }
 
+    /// A place for a result of this shape, which stands in the archive as `blob`. A copy to pageable memory that nobody has
+    /// touched would be timed with what it takes the system to clear each page.
+    ///
+    /// # Errors
+    /// Where there is no such memory.
+    pub(crate) fn result(
+        &mut self,
+        archive: &Archive,
+        kind: HostKind,
+        blob: u64,
+        shape: Shape,
+    ) -> Result<*mut u8, StageError> {
+        /// Most bytes made ready of a result whose length no contents vouch for.
+        const MAX_READY_BYTES: u64 = 1 << 30;
+        let span = shape.span_bytes().unwrap_or(u64::MAX);
+        let place = self.place(kind, span)?;
+        // What a record says of gaps may be anything.
+        let dense = shape.packed_bytes().is_some_and(|packed| span / 2 <= packed);
+        let vouched = archive.blobs().len_bytes(blob).is_some_and(|len_bytes| Some(len_bytes) == shape.packed_bytes());
+        if kind == HostKind::Pageable && span >= PAGE_BYTES as u64 && dense && (vouched || span <= MAX_READY_BYTES) {
+            self.jobs.push(Job { contents: Contents::Result, target: Address(place), shape });
+        }
+        Ok(place)
+    }
+
     /// A pageable place that stays to the end.
     ///
     /// # Errors
@@ -431,6 +459,12 @@ impl HostMemory {
         self.jobs.par_drain(..).try_for_each(|job| {
             let blob = match job.contents {
                 Contents::Blob(blob) => blob,
+                Contents::Result => {
+                    // SAFETY: the place was allocated for the shape's span, belongs to this job alone, and no call that writes
+                    // to it is issued before `fill` has returned.
+                    unsafe { make_ready(&job.target, job.shape.span_bytes().unwrap_or(0) as usize) };
+                    return Ok(());
+                }
                 Contents::Synthetic(state) => {
                     // SAFETY: the place was allocated for this many bytes, belongs to this job alone, and no call that reads it
                     // is issued before `fill` has returned.
@@ -494,6 +528,31 @@ fn rounded(len_bytes: u64) -> Result<usize, StageError> {
     Ok(len.checked_next_multiple_of(ALIGN_BYTES).ok_or_else(too_large)?.max(ALIGN_BYTES))
 }
 
+/// Has the system provide the pages of a place, on all cores. What neighbours have in the same pages stays.
+///
+/// # Safety
+/// The place is writable for `len_bytes`, and nothing else uses it meanwhile.
+unsafe fn make_ready(place: &Address, len_bytes: usize) {
+    let parts = len_bytes.div_ceil(COPY_BYTES);
+    (0..parts).into_par_iter().for_each(|part| {
+        let (begin, end) = (part * COPY_BYTES, ((part + 1) * COPY_BYTES).min(len_bytes));
+        // SAFETY: within the place.
+        let begin_address = unsafe { place.add(begin) } as usize;
+        let first_page = begin_address / PAGE_BYTES * PAGE_BYTES;
+        let pages_bytes = (begin_address + end - begin).next_multiple_of(PAGE_BYTES) - first_page;
+        // SAFETY: faults pages of a mapping of ours in for writing and changes no byte.
+        let ready = unsafe { libc::madvise(first_page as *mut libc::c_void, pages_bytes, libc::MADV_POPULATE_WRITE) };
+        if ready == 0 {
+            return;
+        }
+        // Kernels before 5.14.
+        for at in (begin..end).step_by(PAGE_BYTES) {
+            // SAFETY: within the place, which is this job's alone.
+            unsafe { place.add(at).write_volatile(0) };
+        }
+    });
+}
+
 /// The next number of a sequence that does not compress (SplitMix64).
 fn noise(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -549,5 +608,30 @@ mod tests {
         make_up(&mut memory, Some(3));
         assert_eq!(memory, first);
         assert!(first.iter().filter(|&&byte| byte == 0).count() < 4);
+    }
+
+    #[test]
+    fn a_place_made_ready_has_its_pages_and_its_neighbours_keep_their_bytes() {
+        let len_bytes = 3 * COPY_BYTES;
+        let block = map_anonymous(len_bytes).expect("there is room");
+        let is_resident = |at: usize| {
+            let mut resident = 0u8;
+            // SAFETY: asks about one page of the mapping.
+            let asked = unsafe { libc::mincore(block.add(at / PAGE_BYTES * PAGE_BYTES).cast(), 1, &raw mut resident) };
+            asked == 0 && resident & 1 == 1
+        };
+        let (begin, end) = (PAGE_BYTES + 256, len_bytes - 2 * PAGE_BYTES - 256);
+        // SAFETY: within the mapping.
+        unsafe { block.add(begin - 1).write(7) };
+        assert!(!is_resident(len_bytes / 2) && !is_resident(end - 1));
+        // SAFETY: the place lies within the mapping, and nobody else uses it.
+        unsafe { make_ready(&Address(block.add(begin)), end - begin) };
+        assert!((begin..end).step_by(PAGE_BYTES).all(is_resident) && is_resident(end - 1));
+        assert!(!is_resident(0) && !is_resident(len_bytes - 1));
+        // SAFETY: within the mapping, which is given back.
+        unsafe {
+            assert_eq!(block.add(begin - 1).read(), 7);
+            libc::munmap(block.cast(), len_bytes);
+        }
     }
 }

@@ -71,7 +71,7 @@ impl<'a> Planner<'a> {
                 lowering.direct_results.push((blob, value, shape));
                 return Ok(());
             }
-            let place = self.host.place(self.host_kind(value), span)?;
+            let place = self.host.result(self.archive, self.host_kind(value), blob, shape)?;
             draft.set(param.word, place as u64);
             lowering.results.push((blob, place as usize, shape));
             lowering.stages = true;
@@ -143,7 +143,7 @@ impl<'a> Planner<'a> {
         if is_source {
             return self.copy_source(call, kind, blob.number, shape);
         }
-        let place = self.host.place(kind, shape.span_bytes().unwrap_or(u64::MAX))?;
+        let place = self.host.result(self.archive, kind, blob.number, shape)?;
         lowering.results.push((blob.number, place as usize, shape));
         Ok(place)
     }
