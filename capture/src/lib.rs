@@ -9,6 +9,7 @@
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
 //! | recording only a part | [`window`], [`ring`] |
+//! | memory when there is none | [`reserve`] |
 //! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
 
 mod alive;
@@ -35,6 +36,7 @@ mod process;
 mod process_end;
 mod real;
 mod recorder;
+mod reserve;
 mod ring;
 mod runtime;
 mod sections;

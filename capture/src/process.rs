@@ -33,7 +33,7 @@ mod quiet;
 mod thread_streams;
 
 pub(crate) use begin::{look_early, recording};
-pub(crate) use end::{finish, stop};
+pub(crate) use end::{finish, memory_ran_out, stop};
 pub(crate) use quiet::await_idle;
 
 /// Values of [`GATE`]. From [`gate::OFF`] on, calls pass unrecorded. Both of [`gate::RECORDING`] and [`gate::WINDOWED`] are

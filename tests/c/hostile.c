@@ -1,5 +1,6 @@
 /* Does something rude around HIP calls: argv[1] says what. argv[2] is a folder that it may remove. Prints what came of it. */
 #define _GNU_SOURCE
+#include <time.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -192,7 +193,9 @@ static void fibers(void) {
   for (int round = 0; round < 50; round++)
     for (running = 0; running < FIBERS; running++) swapcontext(&main_context, &fiber[running]);
 }
-/* Children that are made while the process's first call, in another thread, has not returned. */
+/* Children that are made while the process's first call, in another thread, has not returned. A runtime that was getting ready in
+ * that thread never will be in the child, which then sleeps; one that spins waits for the recorder. */
+static void on_waited(int signal) { _exit(clock() > CLOCKS_PER_SEC / 3 ? 6 : 5); }
 static void forking_first(void) {
   for (int i = 0; i < 30; i++) {
     pid_t outer = fork();
@@ -200,7 +203,13 @@ static void forking_first(void) {
       begin(1, small_work);
       usleep(100 * i);
       pid_t inner = fork();
-      if (!inner) { int device; hipGetDevice(&device); _exit(5); }
+      if (!inner) {
+        int device;
+        signal(SIGALRM, on_waited);
+        alarm(1);
+        hipGetDevice(&device);
+        _exit(5);
+      }
       int status = 0;
       waitpid(inner, &status, 0);
       end(1);
@@ -237,6 +246,24 @@ static void limited(int what, rlim_t value) {
   begin(3, small_work);
   end(3);
   for (int i = 0; i < 50000; i++) ask();
+}
+
+/* No more memory than there is already: little of it is left in the heap. */
+static void little_memory(void) {
+  struct rlimit limit;
+  unsigned long pages = 0;
+  work(5, 4096);
+  FILE* sizes = fopen("/proc/self/statm", "r");
+  CHECK(sizes && fscanf(sizes, "%lu", &pages) == 1);
+  fclose(sizes);
+  getrlimit(RLIMIT_AS, &limit);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = pages * 4096 + 65536;
+  CHECK(!setrlimit(RLIMIT_AS, &limit));
+  for (unsigned i = 0; i < 200; i++) work(i, 3000 + i % 10 * 64);
+  for (int i = 0; i < 200000; i++) ask();
+  limit.rlim_cur = before;
+  CHECK(!setrlimit(RLIMIT_AS, &limit));
 }
 
 static void environment(void) {
@@ -336,6 +363,7 @@ int main(int count, char** arguments) {
   if (!strcmp(what, "crowd")) crowd();
   if (!strcmp(what, "few_files")) limited(RLIMIT_NOFILE, 4);
   if (!strcmp(what, "small_files")) limited(RLIMIT_FSIZE, 20000);
+  if (!strcmp(what, "little_memory")) little_memory();
   if (!strcmp(what, "environment")) environment();
   if (!strcmp(what, "descriptors")) descriptors();
   if (!strcmp(what, "removed")) removed();

@@ -122,6 +122,12 @@ fn files_may_be_small() {
 }
 
 #[test]
+fn memory_may_be_used_up() {
+    let (_scratch, recorded) = expect_told("little_memory", "Capture stopped: ");
+    assert!(recorded.calls("hipMalloc") >= 2);
+}
+
+#[test]
 fn the_archive_may_be_removed() {
     let (_scratch, recorded) = expect_told("removed", "Capture stopped: ");
     assert!(!recorded.root.exists());

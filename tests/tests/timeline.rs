@@ -114,7 +114,7 @@ fn a_range_keeps_the_file_small_and_one_repetition_is_drawn() {
     assert_eq!(events.calls().count(), 300);
     let numbers: BTreeSet<u64> = events.calls().map(|call| call.args["event"].as_u64().unwrap()).collect();
     assert_eq!((numbers.first(), numbers.last()), (Some(&1000), Some(&1299)));
-    let run = Replay::of_recording(&recording).args(["--info", "--kernels", "99999.."]).run().run;
+    let run = Replay::of_recording(&recording).args(["--info", "--events", "--kernels", "99999.."]).run().run;
     assert!(run.expect_code(1).stderr.contains("the archive has no kernel launch 99999"), "{run}");
 }
 

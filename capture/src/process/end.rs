@@ -8,17 +8,28 @@ use std::sync::atomic::Ordering;
 use super::quiet::barrier;
 use super::{GATE, PROCESS, Process, gate};
 use crate::unnoticed::Unnoticed;
-use crate::{journal, manifest, notice, recorder};
+use crate::{journal, manifest, notice, recorder, reserve};
 
 /// Ends the recording for good, with one line that says why. What was recorded stays readable.
 pub(crate) fn stop(reason: fmt::Arguments<'_>) {
     // Relaxed: whoever makes the exchange says the line; the gate itself carries no data when it closes.
     let close = |from| GATE.compare_exchange(from, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if close(gate::RECORDING) || close(gate::WINDOWED) || close(gate::ENDING) {
-        journal::stopped(reason);
-        notice::line(format_args!(
-            "Capture stopped: {reason}; what was recorded until now stays, and the program runs on"
-        ));
+        told(reason);
+    }
+}
+
+fn told(reason: fmt::Arguments<'_>) {
+    journal::stopped(reason);
+    notice::line(format_args!("Capture stopped: {reason}; what was recorded until now stays, and the program runs on"));
+}
+
+/// Ends the recording for good where the process has no memory left. Called by the allocator, whatever its caller holds, so the line
+/// is said later.
+pub(crate) fn memory_ran_out() {
+    for from in [gate::RECORDING, gate::WINDOWED, gate::ENDING] {
+        // Relaxed: as in `stop`.
+        let _ = GATE.compare_exchange(from, gate::STOPPED, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -32,6 +43,9 @@ pub(crate) fn finish() {
     }
     if !matches!(state, gate::RECORDING | gate::WINDOWED | gate::STOPPED) {
         return;
+    }
+    if state == gate::STOPPED && reserve::take_ran_out() {
+        told(format_args!("the process had no memory left"));
     }
     let process = PROCESS.load(Ordering::Acquire);
     if process.is_null() {

@@ -166,8 +166,12 @@ fn roles_that_follow_an_address_are_on_pointers() {
 
 #[test]
 fn pointers_are_never_plain_values() {
-    // An address hint: it is passed on, not followed.
-    let allowed = ["hipMemAddressReserve(addr)"];
+    // An address hint, which is passed on and not followed, and descriptors of the operating system in the place of an address.
+    let allowed = [
+        "hipMemAddressReserve(addr)",
+        "hipMemImportFromShareableHandle(osHandle)",
+        "hipMemPoolImportFromShareableHandle(shared_handle)",
+    ];
     for (_, param, place) in params() {
         let is_address = param.ctype.contains('*') || bare(param.ctype) == "hipDeviceptr_t";
         if param.role == Role::Scalar && is_address {

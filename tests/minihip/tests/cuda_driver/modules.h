@@ -183,6 +183,16 @@ static int sampled(const struct named *f, void **params) {
     return 1;
   }
   if (strncmp(name, "sample", 6)) return 0;
+  if (!strcmp(name, "sample_table")) {
+    const struct stored {
+      uint64_t number, texture;
+    } *stored = (const struct stored *)wide(params, 0) + word(params, 1);
+    struct hip_cpu_texture of = image_of(&fake_textures[stored->texture % 64]);
+    for (unsigned i = 0; i < word(params, 4); i++)
+      ((float *)wide(params, 2))[i] =
+          hip_texture_lod(&of, (float)i, number(params, 3), 0.5f, 0).channel[0] + (float)stored->number;
+    return 1;
+  }
   int is_reference = !strcmp(name, "sample_reference"), is_struct = !strcmp(name, "sample_struct");
   const struct sampler *sampler = params[0];
   uint64_t handle = is_reference ? *(uint64_t *)look(f->module->variables, "reference")->memory
