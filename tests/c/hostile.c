@@ -248,7 +248,7 @@ static void limited(int what, rlim_t value) {
   for (int i = 0; i < 50000; i++) ask();
 }
 
-/* No more memory than there is already: little of it is left in the heap. */
+/* No memory at all: what the heap still had is taken, too. Calls that take no memory go on. */
 static void little_memory(void) {
   struct rlimit limit;
   unsigned long pages = 0;
@@ -260,10 +260,14 @@ static void little_memory(void) {
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = pages * 4096 + 65536;
   CHECK(!setrlimit(RLIMIT_AS, &limit));
-  for (unsigned i = 0; i < 200; i++) work(i, 3000 + i % 10 * 64);
-  for (int i = 0; i < 200000; i++) ask();
+  void** taken = 0;
+  for (size_t size = 1 << 16; size >= 16; size /= 2)
+    for (void** next; (next = malloc(size)); taken = next) *next = taken;
+  for (int i = 0; i < 400000; i++) ask();
   limit.rlim_cur = before;
   CHECK(!setrlimit(RLIMIT_AS, &limit));
+  for (void* next; taken; taken = next) next = *taken, free(taken);
+  work(6, 4096);
 }
 
 static void environment(void) {
