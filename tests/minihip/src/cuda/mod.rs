@@ -27,8 +27,8 @@
 //! | pointers of pageable memory | an error | success with type "unregistered" | [`memory`] |
 //! | device memory shown by a copy's kind | the struct must name the right kind | any kind, found by the address | [`copy`] |
 //! | graph node parameters of kernels | a `CUfunction` | a host stub or a function, returned as given | [`graph`] |
-//! | copies of bytes in a row and arrays | arrays of one dimension only | any array, row after row | [`array`] |
-//! | arrays | handles nobody checks | handles of ours, checked | [`array`] |
+//! | copies of bytes in a row and arrays | arrays of one dimension only | any array, row after row | [`mod@array`] |
+//! | arrays | handles nobody checks | handles of ours, checked | [`mod@array`] |
 //! | texture references | gone with their kernels | a texture object behind the module's variable | [`texture`] |
 //! | executable graphs whose copies of several rows change | an error | made anew from a clone | [`graph_rows`] |
 //! | shares of shares of compute units | an error | split by way of a green context | [`execution_context`] |
