@@ -5,6 +5,22 @@
 //! in the timed section, through the call thunks of [`thunk`] on a loaded [`runtime`]; [`validate`] compares results off that
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use hrr_format::archive::Archive;
+//! use hrr_replay::runtime::Runtime;
+//! use hrr_replay::{ReplayOptions, replay};
+//!
+//! let archive = Archive::open(Path::new("capture.hrr/pid-4711"))?;
+//! let runtime = Arc::new(Runtime::load(Some(Path::new("/opt/rocm/lib/libamdhip64.so")))?);
+//! let options = ReplayOptions { threads: 2, ..ReplayOptions::default() };
+//! let outcome = replay(&archive, &runtime, &options, |prepared| println!("{} calls", prepared.calls))?;
+//! println!("{:?}, {} of the results equal", outcome.wall, outcome.verdict.exact);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // In place of the standard library's, in every module below.
 #[macro_use(eprint, eprintln)]
