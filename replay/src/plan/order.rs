@@ -293,5 +293,5 @@ impl Order {
 }
 
 #[cfg(test)]
-#[path = "order_tests.rs"]
+#[path = "order_tests/mod.rs"]
 mod tests;

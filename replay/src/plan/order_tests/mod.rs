@@ -4,6 +4,9 @@
 //! what a worker's sequence says, nothing else. Every pair that the rules demand must be in its closure, and no wait may be
 //! implied by the rest.
 
+mod random;
+mod rules;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -11,6 +14,8 @@ use proptest::prelude::*;
 
 use super::super::dependency::{Fence, Reach, StreamKey, StreamRule, Sync, Use};
 use super::*;
+use random::{Ticks, cases};
+use rules::Rules;
 
 /// What a call does, in the terms of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,159 +363,6 @@ fn stream_of(act: Act) -> Option<usize> {
     }
 }
 
-/// The rules of `--order deps`, taken literally: every question is answered by looking at all calls.
-struct Rules<'a> {
-    calls: &'a [Planned],
-    /// By pair: the first's work is complete on the device before the second's is.
-    device_before: Vec<Vec<bool>>,
-}
-
-impl<'a> Rules<'a> {
-    fn of(calls: &'a [Planned]) -> Self {
-        let count = calls.len();
-        let mut rules = Rules { calls, device_before: vec![vec![false; count]; count] };
-        for later in 0..count {
-            for earlier in 0..later {
-                rules.device_before[later][earlier] = rules.device_edge(earlier, later);
-            }
-            for middle in 0..later {
-                if rules.device_before[later][middle] {
-                    for earlier in 0..middle {
-                        rules.device_before[later][earlier] |= rules.device_before[middle][earlier];
-                    }
-                }
-            }
-        }
-        rules
-    }
-
-    fn before(&self, earlier: usize, later: usize) -> bool {
-        let (earlier, later) = (self.calls[earlier], self.calls[later]);
-        if earlier.lane == later.lane { earlier.begin < later.begin } else { earlier.end < later.begin }
-    }
-
-    /// The record that a call which looks at an event sees: the last that had returned.
-    fn record_seen(&self, event: usize, by: usize) -> Option<usize> {
-        let records = |&call: &usize| matches!(self.calls[call].act, Act::Record { event: of, .. } if of == event);
-        (0..by).filter(records).filter(|&record| self.before(record, by)).max_by_key(|&record| self.calls[record].end)
-    }
-
-    fn device_edge(&self, earlier: usize, later: usize) -> bool {
-        let (Some(first), Some(second)) = (stream_of(self.calls[earlier].act), stream_of(self.calls[later].act)) else {
-            return false;
-        };
-        if !self.before(earlier, later) {
-            return false;
-        }
-        let waited = match self.calls[later].act {
-            Act::WaitEvent { event, .. } => self.record_seen(event, later) == Some(earlier),
-            _ => false,
-        };
-        first == second || waited || Self::legacy_pair(first, second)
-    }
-
-    fn legacy_pair(first: usize, second: usize) -> bool {
-        let ((device, first), (other, second)) = (STREAMS[first], STREAMS[second]);
-        device == other
-            && matches!(
-                (first, second),
-                (StreamRule::Legacy, StreamRule::Blocking) | (StreamRule::Blocking, StreamRule::Legacy)
-            )
-    }
-
-    /// Whether a synchronising call makes the work of an earlier one visible.
-    fn covers(&self, sync: usize, work: usize) -> bool {
-        let until = |call: usize| call == work || self.device_before[call][work];
-        let last_on = |wanted: &dyn Fn(usize) -> bool| {
-            (0..sync).any(|call| {
-                stream_of(self.calls[call].act).is_some_and(wanted) && self.before(call, sync) && until(call)
-            })
-        };
-        match self.calls[sync].act {
-            Act::SyncStream { stream } | Act::BlockingCopy { stream, .. } => {
-                let (device, rule) = STREAMS[stream];
-                last_on(&|other| {
-                    let same_group = rule == StreamRule::Legacy && STREAMS[other] == (device, StreamRule::Blocking);
-                    other == stream || same_group
-                }) || (matches!(self.calls[sync].act, Act::BlockingCopy { .. }) && until(sync))
-            }
-            Act::SyncEvent { event } => self.record_seen(event, sync).is_some_and(until),
-            Act::SyncDevice { device } => last_on(&|other| STREAMS[other].0 == device),
-            _ => false,
-        }
-    }
-
-    /// Whether the earlier call must have returned when the later one is issued.
-    fn ordered(&self, earlier: usize, later: usize) -> bool {
-        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
-        if first == Act::Fence || second == Act::Fence {
-            return true;
-        }
-        let (works, other) = (stream_of(first), stream_of(second));
-        if let (Some(works), Some(other)) = (works, other)
-            && (works == other || Self::legacy_pair(works, other))
-        {
-            return true;
-        }
-        let waits_for = |sync: Act, stream: usize| match sync {
-            Act::SyncStream { stream: waited } => {
-                waited == stream
-                    || (STREAMS[waited].1 == StreamRule::Legacy
-                        && STREAMS[stream] == (STREAMS[waited].0, StreamRule::Blocking))
-            }
-            Act::SyncDevice { device } => STREAMS[stream].0 == device,
-            _ => false,
-        };
-        if works.is_some_and(|stream| waits_for(second, stream)) || other.is_some_and(|stream| waits_for(first, stream))
-        {
-            return true;
-        }
-        let event = |act: Act| match act {
-            Act::Record { event, .. } => Some((event, true)),
-            Act::WaitEvent { event, .. } | Act::SyncEvent { event } => Some((event, false)),
-            _ => None,
-        };
-        let object = |act: Act| match act {
-            Act::Changes { object } => Some((object, true)),
-            Act::Uses { object } => Some((object, false)),
-            _ => None,
-        };
-        let conflict = |first: Option<(usize, bool)>, second: Option<(usize, bool)>| match (first, second) {
-            (Some((first, changes)), Some((second, changes_too))) => first == second && (changes || changes_too),
-            _ => false,
-        };
-        conflict(event(first), event(second))
-            || conflict(object(first), object(second))
-            || self.memory_conflict(earlier, later)
-    }
-
-    fn memory_conflict(&self, earlier: usize, later: usize) -> bool {
-        let memory = |act: Act| match act {
-            Act::Work { memory, writes, .. } | Act::BlockingCopy { memory, writes, .. } => Some((memory, writes)),
-            _ => None,
-        };
-        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
-        match (memory(first), memory(second)) {
-            (Some((memory, writes)), Some((other, writes_too))) => memory == other && (writes || writes_too),
-            (Some(_), None) => matches!(second, Act::Graph { .. }),
-            (None, Some(_)) => matches!(first, Act::Graph { .. }),
-            (None, None) => matches!((first, second), (Act::Graph { .. }, Act::Graph { .. })),
-        }
-    }
-
-    /// Conflicting work on different streams whose completion the program saw: by which calls.
-    fn made_visible_by(&self, earlier: usize, later: usize) -> Option<Vec<usize>> {
-        let (first, second) = (self.calls[earlier].act, self.calls[later].act);
-        let asynchronous = is_enqueue(first) && stream_of(first) != stream_of(second);
-        if !self.memory_conflict(earlier, later) || !asynchronous {
-            return None;
-        }
-        let by: Vec<usize> =
-            (0..later).filter(|&sync| self.before(sync, later) && self.covers(sync, earlier)).collect();
-        (!by.is_empty()).then_some(by)
-    }
-}
-
 fn check_deps(replayed: &Replayed, closure: &Closure) -> Result<(), TestCaseError> {
     let rules = Rules::of(&replayed.calls);
     let calls = &replayed.calls;
@@ -547,62 +399,6 @@ fn check_no_invention(replayed: &Replayed) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ticks {
-    /// Calls of one thread may touch.
-    Touching,
-    /// They may not, as on any real clock; those of different threads may.
-    Apart,
-}
-
-fn acts() -> impl Strategy<Value = Act> {
-    let stream = || 0..STREAMS.len();
-    prop_oneof![
-        1 => Just(Act::Host),
-        1 => Just(Act::Skipped),
-        6 => (stream(), 0..MEMORIES, any::<bool>())
-            .prop_map(|(stream, memory, writes)| Act::Work { stream, memory, writes }),
-        1 => (stream(), 0..MEMORIES, any::<bool>())
-            .prop_map(|(stream, memory, writes)| Act::BlockingCopy { stream, memory, writes }),
-        1 => stream().prop_map(|stream| Act::Graph { stream }),
-        3 => (stream(), 0..EVENTS).prop_map(|(stream, event)| Act::Record { stream, event }),
-        3 => (stream(), 0..EVENTS).prop_map(|(stream, event)| Act::WaitEvent { stream, event }),
-        3 => stream().prop_map(|stream| Act::SyncStream { stream }),
-        2 => (0..EVENTS).prop_map(|event| Act::SyncEvent { event }),
-        1 => (0..2).prop_map(|device| Act::SyncDevice { device }),
-        1 => (0..OBJECTS).prop_map(|object| Act::Uses { object }),
-        1 => (0..OBJECTS).prop_map(|object| Act::Changes { object }),
-        1 => Just(Act::Fence),
-    ]
-}
-
-fn cases(ticks: Ticks, max_lanes: usize, max_calls: usize) -> impl Strategy<Value = Case> {
-    let call = (0u64..6, 0u64..8, acts(), any::<bool>());
-    let lanes = prop::collection::vec(prop::collection::vec(call, 0..max_calls), 1..=max_lanes);
-    (lanes, prop::collection::vec(any::<prop::sample::Index>(), max_lanes), any::<prop::sample::Index>()).prop_map(
-        move |(lanes, workers, used)| {
-            let count = lanes.len();
-            let used = used.index(count) + 1;
-            let mut worker_of: Vec<u32> = (0..count)
-                .map(|lane| if lane < used { lane as u32 } else { workers[lane].index(used) as u32 })
-                .collect();
-            worker_of.rotate_left(used / 2);
-            let exact = used == count;
-            let lanes = lanes.into_iter().enumerate().map(|(lane, calls)| {
-                let mut now = 1;
-                let place = |(gap, len, act, hand_off)| {
-                    let begin = now + gap + u64::from(ticks == Ticks::Apart);
-                    let end = begin + len;
-                    now = end;
-                    Planned { lane, begin, end, act, hand_off: hand_off && !exact }
-                };
-                calls.into_iter().map(place).collect()
-            });
-            Case { lanes: lanes.collect(), worker_of }
-        },
-    )
 }
 
 /// Cases per property: more with `PROPTEST_CASES`.
