@@ -232,7 +232,11 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
 /// Whether a file can be made there.
 fn expect_writable(file: Option<&Path>) -> Result<(), String> {
     // A device or a pipe is written to as it is.
-    let Some(file) = file.filter(|file| file.metadata().map_or(true, |there| there.is_file())) else { return Ok(()) };
+    let to_be_made = |file: &&Path| file.metadata().map_or(true, |there| there.is_file() || there.is_dir());
+    let Some(file) = file.filter(to_be_made) else { return Ok(()) };
+    if file.is_dir() {
+        return Err(format!("{}: {}", file.display(), std::io::Error::from(std::io::ErrorKind::IsADirectory)));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::tempfile_in(folder).map(drop).map_err(|error| format!("{}: {error}", file.display()))
 }

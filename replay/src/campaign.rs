@@ -485,7 +485,11 @@ impl<'a> Campaign<'a> {
     }
 
     fn check_range(&self, planned: &Planned) -> Result<(), ReplayError> {
-        if planned.range_entered { Ok(()) } else { Err(ReplayError::Range { events: planned.events }) }
+        match self.options.range {
+            _ if planned.range_entered => Ok(()),
+            Some(RangeOption::Kernels { from, .. }) => Err(ReplayError::NoLaunch { first: from }),
+            _ => Err(ReplayError::Range { events: planned.events }),
+        }
     }
 
     fn run(

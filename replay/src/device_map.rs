@@ -16,10 +16,20 @@ pub struct DeviceMap {
 }
 
 /// Why a device map cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("'{pair}' is no pair of device numbers; give RECORDED:LIVE pairs, like 0:0,1:0")]
-pub struct DeviceMapError {
-    pair: String,
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceMapError {
+    /// It is not of two numbers.
+    #[error("'{pair}' is no pair of device numbers; give RECORDED:LIVE pairs, like 0:0,1:0")]
+    NoPair {
+        /// What stands there.
+        pair: String,
+    },
+    /// It says twice what stands for one device.
+    #[error("two devices are to stand for recorded device {recorded}; give one")]
+    Twice {
+        /// The recorded device.
+        recorded: i32,
+    },
 }
 
 impl FromStr for DeviceMap {
@@ -32,9 +42,9 @@ impl FromStr for DeviceMap {
                 let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number >= 0);
                 Some((number(from)?, number(to)?))
             });
-            let (from, to) = numbers.ok_or_else(|| DeviceMapError { pair: pair.to_owned() })?;
+            let (from, to) = numbers.ok_or_else(|| DeviceMapError::NoPair { pair: pair.to_owned() })?;
             if pairs.iter().any(|known| known.0 == from) {
-                return Err(DeviceMapError { pair: pair.to_owned() });
+                return Err(DeviceMapError::Twice { recorded: from });
             }
             pairs.push((from, to));
         }
@@ -122,5 +132,6 @@ mod tests {
         for bad in ["", "0", "0:", "0:-1", "a:0", "0:1,0:2", "0:1,"] {
             assert!(bad.parse::<DeviceMap>().is_err(), "{bad}");
         }
+        assert_eq!("0:1,0:2".parse::<DeviceMap>(), Err(DeviceMapError::Twice { recorded: 0 }));
     }
 }

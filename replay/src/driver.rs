@@ -114,6 +114,12 @@ pub enum ReplayError {
         /// Events in the archive.
         events: u64,
     },
+    /// The launches to measure begin behind the archive's end.
+    #[error("the archive has no kernel launch {first}; launches are counted from 0")]
+    NoLaunch {
+        /// The first launch that was to be measured.
+        first: u64,
+    },
     /// Only a window was to be recorded, and it never came.
     #[error("nothing was recorded: the window {trigger} was never opened")]
     NoWindow {

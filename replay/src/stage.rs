@@ -71,7 +71,7 @@ pub enum StageError {
     Blob(#[from] BlobError),
     /// The archive has no contents where it says it has.
     #[error(
-        "blob {blob} is missing from the archive: it was recorded by a process that ended before it was written; the replay cannot go past it"
+        "blob {blob} is missing from the archive: its process ended before it was written, or the archive is damaged; the replay cannot go past it"
     )]
     Missing {
         /// The blob's number.

@@ -62,6 +62,10 @@ fn a_root_is_verified_damaged_and_repaired() {
     expect(&["--verify", root], 1, &["pid-7: good", "pid-8: ", "fault", "0.evs", "[HRR] NOT VERIFIED"]);
     expect(&["--repair", root], 0, &["pid-7: clean", "pid-8: repaired: 0.evs is cut at byte", "kept in repair-0.evs-"]);
     expect(&["--repair", root], 0, &["pid-7: clean", "pid-8: clean", "manifest.json: clean"]);
+    // Calls and tables are those of one process; nothing is left out in silence.
+    expect(&[root, "--info"], 0, &["Processes    : 2"]);
+    expect(&[root, "--info", "--events"], 1, &["holds 2 processes; choose one"]);
+    expect(&[root, "--info", "--csv", "tables"], 1, &["holds 2 processes; choose one"]);
     expect(&["--verify", root], 0, &["[HRR] VERIFIED"]);
     let process = process_dir(dir.path(), 8);
     expect(&[process.to_str().unwrap(), "--info"], 0, &["Complete     : repaired", "Events       : 1 "]);
@@ -85,7 +89,13 @@ fn a_packed_archive_is_inspected_in_place_and_unpacked() {
         fs::read(stream_path(&process_dir(&target, 7), 0)).unwrap(),
         fs::read(stream_path(&process_dir(&root, 7), 0)).unwrap()
     );
-    expect(&["--unpack", file_text, target_text], 1, &["b.hrr"]);
+    expect(&["--unpack", file_text, target_text], 1, &["b.hrr exists; name a file or directory that does not"]);
+    // Neither is what there is already overwritten, whatever it is.
+    for there in [file_text, target_text] {
+        expect(&["--pack", root_text, there], 1, &[there, " exists; name a file or directory that does not"]);
+    }
+    expect(&["--verify", file_text], 0, &["[HRR] VERIFIED"]);
+    expect(&["--pack", root_text, "/nowhere/a.hrrz"], 1, &["/nowhere/a.hrrz: "]);
 
     let mut bytes = fs::read(&file).unwrap();
     let end = bytes.len();
@@ -107,10 +117,17 @@ fn listings_are_filtered_and_tables_written() {
     assert_eq!(fs::read_to_string(csv.join("7_hip_api_trace.csv")).unwrap().lines().count(), 2);
     let text = expect(&[root, "--info", "--events", "--range", "0..1"], 0, &["hipInit("]);
     assert!(!text.contains("hipMemcpy("), "{text}");
-    let text = expect(&[root, "--info", "--events", "--thread", "5"], 0, &[]);
+    let text = expect(&[root, "--info", "--events", "--thread", "5"], 0, &["none of them is of this thread"]);
     assert!(!text.contains("hipInit("), "{text}");
     expect(&[root, "--info", "--events", "--range", "x"], 1, &["no event number"]);
     expect(&[root, "--csv", csv_text], 1, &["--info"]);
+    let manifest = dir.path().join("pid-7/manifest.json");
+    let manifest = manifest.to_str().unwrap();
+    expect(&[root, "--info", "--csv", manifest], 1, &[manifest, ": the tables cannot be written: "]);
+    // Told before the replay, which here would find no runtime.
+    for option in ["--report", "--log-order"] {
+        expect(&[root, option, root], 1, &[root, ": is a directory"]);
+    }
     expect(&["--pack", root], 1, &["TARGET"]);
     expect(&["--pack", "--unpack", root, csv_text], 1, &["cannot be used with"]);
 }

@@ -60,6 +60,23 @@ fn an_installed_tree_that_was_moved_records_and_replays() {
         let found = std::fs::read_to_string(moved.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(found.contains(wanted), "{file} lacks {wanted:?}");
     }
+    // Each page that is installed finds what it links to.
+    let documents = moved.join("share/doc/hrr");
+    for page in [
+        "README.md",
+        "PRIVACY.md",
+        "docs/recording.md",
+        "docs/replaying.md",
+        "docs/licences.md",
+        "docs/from-in-tree-hrr.md",
+    ] {
+        let page = documents.join(page);
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let is_file = target.ends_with(".md") || target.ends_with("LICENSE");
+            assert!(!is_file || page.with_file_name(target).exists(), "{}: {target}", page.display());
+        }
+    }
     let licences = std::fs::read_dir(moved.join("share/licenses/hrr/crates")).unwrap().count();
     assert!(licences > 30, "{licences} crates");
 }
@@ -72,6 +89,9 @@ fn a_prefix_that_cannot_work_is_refused() {
         (&["--prefix"], "--prefix needs a directory"),
         (&["--prefix", "/nowhere/a b"], "a space or a colon"),
         (&["--built", "/nowhere", "--prefix", "/nowhere/x"], "run scripts/build first"),
+        // Said before anything is built.
+        (&["--prefix", "/dev/null/x"], "'/dev/null/x' cannot be written to: give another --prefix"),
+        (&["--built", text(&built), "--prefix", "/dev/null/x"], "'/dev/null/x' cannot be written to"),
         (&["--every", "thing"], "unknown option '--every'"),
     ] {
         let refused = install(arguments);

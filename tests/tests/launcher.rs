@@ -270,3 +270,23 @@ fn check_tells_what_became_of_a_recording() {
         assert!(check.output().contains(word), "{check}");
     }
 }
+
+#[test]
+fn what_was_asked_for_and_did_not_come_about_is_said() {
+    let scratch = Scratch::new("unasked");
+    let program = workload("saxpy_reduce");
+    let never = launch(&scratch, &["--content", "--window", "launches:5000..", "-o", "w.hrr", "--", text(&program)]);
+    never.expect_code(0);
+    assert_eq!(
+        verdict(&never),
+        "[HRR capture] Nothing was recorded: the window launches:5000.. was never opened",
+        "{never}"
+    );
+    let mut set = command(&scratch, &["-o", "set.hrr", "--", text(&program)]);
+    let set = run(set.env("HIP_HRR_CAPTURE_CONTENT", "1"), LIMIT);
+    assert!(verdict(&set).contains("goes by --content alone: no contents are recorded"), "{set}");
+    let mut nowhere = command(&scratch, &["--content", "-o", "n.hrr", "--", text(&program)]);
+    let nowhere = run(nowhere.env("TMPDIR", "/nowhere"), LIMIT);
+    assert!(verdict(&nowhere).contains("No file could be made in /nowhere"), "{nowhere}");
+    launch(&scratch, &["check", "n.hrr"]).expect_code(0);
+}

@@ -110,6 +110,12 @@ pub enum PackedError {
         /// What is wrong.
         reason: String,
     },
+    /// Something is there under the name to be made.
+    #[error("{} exists; name a file or directory that does not", path.display())]
+    Exists {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{}: {reason}", path.display())]
     Io {

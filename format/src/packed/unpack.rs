@@ -1,6 +1,7 @@
 //! Turning a packed archive into directories and files again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -23,7 +24,10 @@ pub struct Unpacked {
 pub fn unpack(packed: &Path, target: &Path) -> Result<Unpacked, PackedError> {
     let packed = PackedFile::open(packed)?;
     let mut unpacked = Unpacked::default();
-    private_dir().create(target).map_err(PackedError::io(target))?;
+    private_dir().create(target).map_err(|reason| match reason.kind() {
+        ErrorKind::AlreadyExists => PackedError::Exists { path: target.to_owned() },
+        _ => PackedError::io(target)(reason),
+    })?;
     for name in packed.names() {
         let Some(content) = packed.content(name) else { continue };
         // The table was only accepted with names that stay below the target.

@@ -38,11 +38,14 @@ pub struct Packed {
 }
 
 /// Packs the archive at a path, a root or one process of one, into a new file. The file appears under its name once it is
-/// whole; one that is there is replaced.
+/// whole.
 ///
 /// # Errors
-/// Why the archive cannot be read or the file not be written.
+/// Why the archive cannot be read or the file not be written; that there is one of its name.
 pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
+    if target.symlink_metadata().is_ok() {
+        return Err(ArchiveError::Packed(PackedError::Exists { path: target.to_owned() }));
+    }
     // The archives of AMD's in-tree HRR are packed in their native form.
     let translated = crate::upstream::Translated::root_of(archive)?;
     let archive = translated.as_ref().map_or(archive, crate::upstream::Translated::path);
@@ -61,7 +64,13 @@ pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
     let mut temporary = target.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
+    // What cannot be made is told by the name that was given.
+    let at_target = |error| match error {
+        PackedError::Io { path, reason } if path == temporary => PackedError::Io { path: target.to_owned(), reason },
+        other => other,
+    };
     let written = write(&names, &temporary, &mut packed)
+        .map_err(at_target)
         .and_then(|()| fs::rename(&temporary, target).map_err(PackedError::io(target)));
     if written.is_err() {
         // What could not be finished goes, as far as it can; the error that matters is the first one.

@@ -108,8 +108,8 @@ pub(super) struct Arguments {
     #[arg(long, help_heading = "Regions")]
     pub(super) regions_strict: bool,
 
-    /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; turns
-    /// placement off
+    /// Map each device allocation, and each segment of a sidecar, between addresses at which nothing is mapped; needs region
+    /// sidecars, and turns placement off
     #[arg(long, group = "guards", help_heading = "Regions")]
     pub(super) guard_segments: bool,
 

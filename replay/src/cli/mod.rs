@@ -237,9 +237,11 @@ fn check_order(archive: &Archive, log: &Path) -> Result<ExitCode, String> {
 
 /// Whether a file can be made beside this one: told before a replay, which may take long, and not behind it.
 fn expect_writable(file: &Path) -> std::io::Result<()> {
-    // A device or a pipe is written to as it is.
-    if file.metadata().is_ok_and(|there| !there.is_file()) {
-        return Ok(());
+    match file.metadata() {
+        Ok(there) if there.is_dir() => return Err(std::io::ErrorKind::IsADirectory.into()),
+        // A device or a pipe is written to as it is.
+        Ok(there) if !there.is_file() => return Ok(()),
+        _ => {}
     }
     let mut name = OsString::from(".");
     name.push(file.file_name().unwrap_or_default());

@@ -37,6 +37,7 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
     writeln!(out, "[HRR] Events (number, thread, entry and return in us since the start, call):")?;
     let mut number = 0u64;
     let mut listed = vec![true; archive.streams().len()];
+    let mut any = false;
     for Ordered { stream, record, .. } in merged(archive.streams()) {
         let thread = archive.streams()[stream].header().thread;
         if filter.ends_before(number) {
@@ -57,6 +58,7 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
             number += 1;
             continue;
         }
+        any = true;
         let begin_us = microseconds(clock, record.begin());
         let call = call_text(archive, &record);
         if record.in_flight() {
@@ -73,6 +75,9 @@ pub(super) fn write_list(archive: &Archive, filter: &Filter, out: &mut dyn Write
             )?;
         }
         number += 1;
+    }
+    if number > 0 && !any {
+        writeln!(out, "  none of them is of this thread, API and range")?;
     }
     Ok(())
 }

@@ -84,6 +84,14 @@ pub enum InfoError {
     /// The output could not be written.
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
+    /// Nor the tables.
+    #[error("{}: the tables cannot be written: {reason}", dir.display())]
+    Tables {
+        /// Where they were to be.
+        dir: PathBuf,
+        /// The system's reason.
+        reason: io::Error,
+    },
 }
 
 /// Describes what lies at a path: an archive, or a root with several processes. Stream files that are damaged are
@@ -93,7 +101,7 @@ pub enum InfoError {
 /// [`InfoError`].
 pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Result<Condition, InfoError> {
     match Archive::open_with(path, Damaged::Tolerate) {
-        Ok(archive) => Ok(print_info(&archive, options, out)?),
+        Ok(archive) => print_info(&archive, options, out),
         Err(ArchiveError::Upstream(error @ (UpstreamError::TooOld { .. } | UpstreamError::TooNew { .. }))) => {
             let process = error.process().unwrap_or(path);
             let text = describe(process).map_err(ArchiveError::from)?;
@@ -103,6 +111,10 @@ pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Re
             writeln!(out, "\n[HRR] Warning: {}", printable(&error.to_string()))?;
             Ok(Condition::Damaged)
         }
+        // Calls and tables are those of one process.
+        Err(error @ ArchiveError::Several { .. }) if options.calls == Calls::List || options.csv.is_some() => {
+            Err(error.into())
+        }
         Err(ArchiveError::Several { path, .. }) => Ok(print_root(&ArchiveRoot::open(&path)?, options, out)?),
         Err(error) => Err(error.into()),
     }
@@ -111,11 +123,12 @@ pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Re
 /// Describes an archive.
 ///
 /// # Errors
-/// Of the output.
-pub fn print_info(archive: &Archive, options: &InfoOptions, out: &mut dyn Write) -> io::Result<Condition> {
+/// Of the output and the tables.
+pub fn print_info(archive: &Archive, options: &InfoOptions, out: &mut dyn Write) -> Result<Condition, InfoError> {
     let summary = Summary::collect(archive);
     if let Some(dir) = &options.csv {
-        csv::write(archive, &summary, &options.filter, dir)?;
+        csv::write(archive, &summary, &options.filter, dir)
+            .map_err(|reason| InfoError::Tables { dir: dir.clone(), reason })?;
     }
     match options.output {
         Output::Text => {

@@ -77,7 +77,7 @@ pub enum Refusal {
         what: &'static str,
     },
     /// Contents should be there and are not.
-    #[error("lacks its recorded {what}; the archive is damaged or its process ended before they were written")]
+    #[error("lacks {what}; the archive is damaged, or its process ended before that was written")]
     Lacks {
         /// What is missing.
         what: &'static str,

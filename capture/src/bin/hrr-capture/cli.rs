@@ -138,6 +138,13 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
         return Ok(ExitCode::from(OWN_FAILURE));
     };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
+    let content_wanted =
+        std::env::var_os("HIP_HRR_CAPTURE_CONTENT").is_some_and(|value| !value.is_empty() && value != "0");
+    if content_wanted && !arguments.content && arguments.flight_recorder.is_none() {
+        eprintln!(
+            "[HRR capture] HIP_HRR_CAPTURE_CONTENT is set, and hrr-capture goes by --content alone: no contents are recorded"
+        );
+    }
     let journal = Journal::create();
     let part = [
         ("HIP_HRR_CAPTURE_WINDOW", arguments.window.clone()),
@@ -156,8 +163,11 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let ended = launch::run(name, rest, &interception);
     if !arguments.quiet || matches!(ended, Ended::NotStarted { .. }) {
         // One write, so that the lines stand together among those of other ranks.
-        let text: String =
-            verdict::lines(name, &ended, &journal.read()).iter().map(|line| format!("{line}\n")).collect();
+        let lines = match journal.path() {
+            None if matches!(ended, Ended::Status(_)) => vec![verdict::untold(&output)],
+            _ => verdict::lines(name, &ended, &journal.read()),
+        };
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         eprint!("{text}");
     }
     Ok(ExitCode::from(ended.exit_code()))

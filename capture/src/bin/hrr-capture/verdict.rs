@@ -45,11 +45,22 @@ pub(crate) fn lines(program: &OsStr, ended: &Ended, report: &Report) -> Vec<Stri
     lines
 }
 
+/// What is said where the recorder had no file to tell its side in.
+pub(crate) fn untold(output: &OsStr) -> String {
+    format!(
+        "{PREFIX} No file could be made in {}, so what was recorded is not known here; set TMPDIR, or look with: \
+         hrr-capture check {}",
+        std::env::temp_dir().display(),
+        quoted(Path::new(output))
+    )
+}
+
 /// The lines on one archive root.
 fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
     let (mut calls, mut threads, mut open, mut bytes) = (0, 0, 0, 0);
     let mut contents = ContentsMode::MetadataOnly;
     let mut last_calls_only = false;
+    let mut never_opened = None;
     let mut rows = Vec::new();
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     for dir in dirs {
@@ -60,6 +71,7 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
         };
         contents = archive.contents();
         last_calls_only |= archive.manifest().flight_recorder_bytes.is_some();
+        never_opened = archive.manifest().window.as_ref().filter(|window| window.opened == 0).cloned();
         calls += calls_of(&archive);
         threads += archive.streams().len();
         let state = state_of(&archive);
@@ -70,6 +82,9 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
             calls_of(&archive),
             plural(archive.streams().len(), "thread", "threads")
         ));
+    }
+    if let Some(window) = never_opened.filter(|_| calls == 0) {
+        return vec![format!("{PREFIX} Nothing was recorded: the window {} was never opened", window.trigger)];
     }
     let with = match contents {
         ContentsMode::Contents => "with contents",
