@@ -346,7 +346,10 @@ impl HookCall<'_> {
                 Hook::Enumeration(what) => self.name_enumerated(what),
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
-                Hook::Map => process.allocations().map(self.word(0), self.word(1)),
+                Hook::Map => {
+                    process.allocations().map(self.word(0), self.word(1));
+                    self.note_window(self.word(0));
+                }
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
                 Hook::LinkedFile
                 | Hook::EndCapture
@@ -471,6 +474,13 @@ impl HookCall<'_> {
         }
     }
 
+    /// Memory that was made or mapped by a call in a window: a later window restores it.
+    fn note_window(&self, address: u64) {
+        if crate::window::is_open() {
+            self.process.allocations().made_in_window(address);
+        }
+    }
+
     /// Memory that the call gave out or pinned.
     unsafe fn remember_memory(&self) {
         let (api, allocations, host_memory) = (self.plan.api, self.process.allocations(), self.process.host_memory());
@@ -487,9 +497,11 @@ impl HookCall<'_> {
                 match param.role {
                     Role::NewDevice(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
+                        self.note_window(self.pointee(word));
                     }
                     Role::NewManaged(size) => {
                         allocations.insert(self.pointee(word), size.value(&inputs), Owner::Device);
+                        self.note_window(self.pointee(word));
                         follow(self.pointee(word), size.value(&inputs), Kind::Managed);
                     }
                     Role::NewRange(size) => allocations.reserve(self.pointee(word), size.value(&inputs)),

@@ -164,6 +164,40 @@ fn a_later_window_begins_when_the_one_before_it_is_done() {
     }
 }
 
+fn with_windows_of_its_own(what: &str) -> (Scratch, program::Recorded) {
+    let scratch = Scratch::new(what);
+    let program = program::compile(&scratch, "reopened", "reopened", program::LINKED);
+    let mut command = program::command(&program, &[what]);
+    command.env("HIP_HRR_CAPTURE_WINDOW", "api");
+    let recorded = program::record(&scratch, command);
+    recorded.run.expect_code(0);
+    (scratch, recorded)
+}
+
+/// Memory that a window made was no part of what a later one restored.
+#[test]
+fn a_later_window_restores_what_an_earlier_one_made() {
+    let (_scratch, recorded) = with_windows_of_its_own("made");
+    assert!(recorded.run.stderr.contains("Window 3 opened"), "{}", recorded.run);
+    for (threads, order) in [("0", "capture"), ("1", "deps")] {
+        let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
+        assert_eq!(replay.run().expect_pass().pass, 3);
+    }
+}
+
+/// The recorder waited for the device, whose work waited for the program.
+#[test]
+fn a_window_is_opened_later_where_work_waits_for_the_program() {
+    let (_scratch, recorded) = with_windows_of_its_own("waits");
+    assert!(
+        recorded.run.stderr.contains("A window is opened later: work on a device has not ended"),
+        "{}",
+        recorded.run
+    );
+    assert!(recorded.run.stderr.contains("Window 1 opened"), "{}", recorded.run);
+    assert!(Replay::of(&recorded.root).run().expect_pass().pass >= 1);
+}
+
 #[test]
 fn a_window_that_is_never_opened_is_told_of() {
     let recording = record("launches:100000..", &["4"]);

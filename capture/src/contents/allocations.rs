@@ -20,6 +20,8 @@ pub(crate) struct Allocations {
     reserved: RwLock<BTreeSet<u64>>,
     /// Memory that is mapped into reserved ranges.
     mapped: RwLock<BTreeMap<u64, u64>>,
+    /// First addresses of memory that was made, or mapped, while a window was open.
+    in_window: RwLock<BTreeSet<u64>>,
 }
 
 impl Allocations {
@@ -42,9 +44,20 @@ impl Allocations {
         self.mapped.write().unwrap_or_else(PoisonError::into_inner).insert(address, len_bytes);
     }
 
+    /// Remembers that memory was made or mapped while a window was open: the archive has the call.
+    pub(crate) fn made_in_window(&self, address: u64) {
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).insert(address);
+    }
+
+    /// Whether memory that begins at an address was made or mapped while a window was open.
+    pub(crate) fn is_of_window(&self, address: u64) -> bool {
+        self.in_window.read().unwrap_or_else(PoisonError::into_inner).contains(&address)
+    }
+
     /// Memory in a reserved range is there no more.
     pub(crate) fn unmap(&self, address: u64, len_bytes: u64) {
         let gone = address..address.saturating_add(len_bytes);
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).retain(|start| !gone.contains(start));
         self.mapped.write().unwrap_or_else(PoisonError::into_inner).retain(|start, _| !gone.contains(start));
     }
 
@@ -64,6 +77,7 @@ impl Allocations {
     /// Forgets the range that starts at an address, and returns its length.
     pub(crate) fn remove(&self, address: u64) -> Option<u64> {
         self.reserved.write().unwrap_or_else(PoisonError::into_inner).remove(&address);
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).remove(&address);
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|(len_bytes, _)| len_bytes)
     }
 

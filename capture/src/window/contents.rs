@@ -27,7 +27,7 @@ impl Preamble {
     /// What memory, variables and arrays hold.
     pub(super) fn contents(&mut self, writer: &BlobWriter, objects: &Objects, devices: &[i32]) -> io::Result<()> {
         for (address, len_bytes) in self.process.allocations().on_device() {
-            if objects.holds(address) {
+            if objects.holds(address) || self.process.allocations().is_of_window(address) {
                 self.memory(writer, address, len_bytes)?;
             }
         }

@@ -17,6 +17,7 @@
 
 pub(crate) mod api;
 mod contents;
+mod idle;
 pub(crate) mod keep;
 pub(crate) mod objects;
 pub(crate) mod outside;
@@ -183,6 +184,11 @@ impl Windows {
                 "A window is opened while calls of other threads have not returned; their work may be in it in part"
             ));
         }
+        let devices = self.objects().devices().to_vec();
+        if !idle::devices_are(devices, PATIENCE) {
+            STATE.store(state::OUTSIDE, Ordering::Release);
+            return Opening::NotNow;
+        }
         process.pending().reset();
         let first = OPENED.load(Ordering::Relaxed) == 0;
         let written = preamble::write(process, &mut self.objects());
@@ -240,7 +246,7 @@ enum Opening {
     Opened,
     /// Another thread opens it.
     Others,
-    /// A stream is being captured: it is tried again at the next call.
+    /// A stream is being captured, or work does not end: it is tried again at the next call.
     NotNow,
 }
 

@@ -34,7 +34,8 @@ pub(super) struct Written {
     pub(super) unrestored: u64,
 }
 
-/// Writes what stands in front of a window. Called while no other thread is in a call, inside a call of this thread.
+/// Writes what stands in front of a window. Called while no other thread is in a call, inside a call of this thread, when the devices
+/// are idle.
 pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written {
     objects.sweep();
     let _last_error = LastError::keep();
@@ -47,20 +48,11 @@ pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written
         }
     };
     let devices = objects.devices().to_vec();
-    // SAFETY: the devices are ones that the program has used; the thread's own is put back below.
-    unsafe {
-        for &device in &devices {
-            if runtime::set_device(device) == 0 {
-                runtime::device_synchronize();
-            }
-        }
-        runtime::set_device(before);
-    }
     let done = preamble.wait(&devices).and_then(|()| preamble.calls(objects)).and_then(|()| match process.blobs() {
         Some(writer) => preamble.contents(writer, objects, &devices),
         None => Ok(()),
     });
-    // SAFETY: as above.
+    // SAFETY: the device that was current when this began.
     unsafe { runtime::set_device(before) };
     if let Err(error) = done.and_then(|()| process.close_side_stream(&preamble.stream)) {
         process::stop(format_args!("what stands before a window cannot be written: {error}"));

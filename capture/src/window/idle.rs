@@ -1,0 +1,57 @@
+//! Waiting for the devices before a window is opened, without staking the program on it.
+//!
+//! What memory holds can be read only when nothing is at work. But work may wait for a later call of the very thread that opens the
+//! window (`hipStreamWaitValue32`, whose value that thread writes), or for what the program stores. So another thread waits, and
+//! where it has not come back in time the window is opened later.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{notice, runtime, threads};
+
+/// A thread waits for the devices.
+static WAITING: AtomicBool = AtomicBool::new(false);
+/// It has been said that a window is opened later.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Whether the devices are idle, or were within this time. Until a wait that took longer has ended the answer is no, at once.
+pub(super) fn devices_are(devices: Vec<i32>, patience: Duration) -> bool {
+    /// How often the other thread is looked at.
+    const STEP: Duration = Duration::from_micros(50);
+    // Acquire: pairs with the release below, so that a wait which has ended is over.
+    if WAITING.swap(true, Ordering::Acquire) {
+        return false;
+    }
+    let started = threads::spawn("hrr-window", move || {
+        for device in devices {
+            // SAFETY: the device is one that the program has used; this thread's own device concerns nobody.
+            unsafe {
+                if runtime::set_device(device) == 0 {
+                    runtime::device_synchronize();
+                }
+            }
+        }
+        // Release: pairs with the acquires.
+        WAITING.store(false, Ordering::Release);
+    });
+    if !started {
+        WAITING.store(false, Ordering::Release);
+        return false;
+    }
+    let begin = Instant::now();
+    // Acquire: pairs with the release above.
+    while WAITING.load(Ordering::Acquire) {
+        if begin.elapsed() > patience {
+            // Relaxed: only who says it.
+            if !SAID.swap(true, Ordering::Relaxed) {
+                notice::line(format_args!(
+                    "A window is opened later: work on a device has not ended after {} s, and may wait for the program",
+                    patience.as_secs()
+                ));
+            }
+            return false;
+        }
+        std::thread::sleep(STEP);
+    }
+    true
+}
