@@ -128,3 +128,19 @@ fn a_replay_without_edges_is_found_out() {
         }
     }
 }
+
+/// Launches that are put together call by call were taken for work of the legacy stream, and their order for lost.
+#[test]
+fn launches_put_together_call_by_call_are_checked_where_they_were_configured() {
+    let scratch = Scratch::new("order");
+    let log = scratch.path().join("order.log");
+    for seed in ["1", "2", "3"] {
+        let workload = Workload::listed("shared_memory_mix");
+        let recording = record_with(&workload, Contents::Recorded, &[("MINIHIP_CHAOS", seed)]);
+        for order in ["capture", "deps"] {
+            let arguments = ["--order", order, "--log-order", log.to_str().expect("scratch paths are UTF-8")];
+            Replay::of_recording(&recording).args(arguments).run().expect_pass();
+            checked(&recording.archive, &log).expect_code(0);
+        }
+    }
+}

@@ -124,6 +124,16 @@ pub(super) struct Reader<'a> {
     per_thread: FxHashMap<(u32, i32), Object>,
     /// By lane: what its open call makes.
     making: Vec<Vec<Made>>,
+    /// By lane: launches that are put together call by call, the last one configured at the end.
+    assembled: Vec<Vec<Assembled>>,
+}
+
+/// A launch that is put together: where it was configured to, and what its arguments name. Its parts do nothing by themselves.
+#[derive(Debug, Default)]
+struct Assembled {
+    stream: Option<Stream>,
+    names: Vec<(Object, How)>,
+    memory: Vec<(Object, bool)>,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -143,6 +153,7 @@ impl<'a> Reader<'a> {
             legacy: FxHashMap::default(),
             per_thread: FxHashMap::default(),
             making: vec![Vec::new(); lanes],
+            assembled: (0..lanes).map(|_| Vec::new()).collect(),
         }
     }
 
@@ -457,6 +468,9 @@ impl<'a> Reader<'a> {
             Effect::Host if changes_capture => call.enqueues_on = named,
             Effect::Query | Effect::Host => {}
         }
+        if !call.failed {
+            self.assemble(call, api, named);
+        }
         call.fence = api.name.starts_with("hipStreamBeginCapture") || api.name.starts_with("hipStreamEndCapture");
         call.any_memory |= api.name.starts_with("hipGraphLaunch");
         if api.name.starts_with("hipEventRecord") {
@@ -469,6 +483,31 @@ impl<'a> Reader<'a> {
             if api.name == "hipSetDevice" { Some(record.word(0) as u32 as i32) } else { record.device_after() };
         if let Some(device) = device.filter(|_| !call.failed) {
             self.making[call.lane as usize].push(Made::Device(device));
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// A launch that is put together call by call works where it was configured to, with what its arguments name.
+    fn assemble(&mut self, call: &mut Call, api: &Api, named: Option<Stream>) {
+        let assembled = &mut self.assembled[call.lane as usize];
+        match api.name {
+            "hipConfigureCall" => {
+                let stream = named.or(Some(self.legacy(call.lane)));
+                self.assembled[call.lane as usize].push(Assembled { stream, ..Assembled::default() });
+            }
+            "hipSetupArgument" => {
+                let Some(launch) = assembled.last_mut() else { return };
+                launch.memory.append(&mut call.memory);
+                launch.names.append(&mut call.names);
+            }
+            "hipLaunchByPtr" => {
+                let Some(launch) = assembled.pop() else { return };
+                call.enqueues_on = launch.stream;
+                call.memory.extend(launch.memory);
+                call.names.extend(launch.names);
+            }
+            _ => {}
         }
     }
 }
