@@ -327,6 +327,14 @@ pub struct BlobStore {
     packs: HashMap<u32, Pack>,
 }
 
+/// Where the contents of a number are.
+struct Found<'a> {
+    entry: &'a IndexEntry,
+    pack: &'a Pack,
+    /// Whether the hash was found right.
+    verified: &'a AtomicBool,
+}
+
 #[derive(Debug)]
 struct Pack {
     path: PathBuf,
@@ -416,13 +424,10 @@ impl BlobStore {
     /// # Errors
     /// A pack that cannot be read or is too short, and contents that do not have the hash the index gives.
     pub fn get(&self, number: u64) -> Result<Option<Cow<'_, [u8]>>, BlobError> {
-        let Some(position) = self.index.position(number) else {
+        let Some(Found { entry, pack, verified }) = self.find(number) else {
             return Ok(None);
         };
-        let entry = &self.index.entries[position];
-        let pack = &self.packs[&entry.pack];
         let contents = self.contents(entry, pack)?;
-        let verified = &self.verified[self.canonical[position] as usize];
         // Relaxed: the flag carries no data. The bytes it vouches for come from a read-only mapping that the OnceLock
         // published, and a thread that misses the flag only hashes once more.
         if !verified.load(Ordering::Relaxed) {
@@ -446,13 +451,10 @@ impl BlobStore {
         const PIECE_BYTES: usize = 16 << 20;
         /// Below this the work is not worth handing to others, nor its pages worth giving back.
         const LARGE_BYTES: usize = 1 << 20;
-        let Some(position) = self.index.position(number) else {
+        let Some(Found { entry, pack, verified }) = self.find(number) else {
             return Ok(None);
         };
-        let entry = &self.index.entries[position];
-        let pack = &self.packs[&entry.pack];
         let contents = self.contents(entry, pack)?;
-        let verified = &self.verified[self.canonical[position] as usize];
         // Relaxed: as in `get`.
         let unchecked = !verified.load(Ordering::Relaxed);
         let is_mapped = matches!(pack.content.get(), Some(Ok(Some(Content::Mapped(_)))));
@@ -481,6 +483,13 @@ impl BlobStore {
             verified.store(true, Ordering::Relaxed);
         }
         Ok(Some(contents.len()))
+    }
+
+    fn find(&self, number: u64) -> Option<Found<'_>> {
+        let position = self.index.position(number)?;
+        let entry = &self.index.entries[position];
+        let verified = &self.verified[self.canonical[position] as usize];
+        Some(Found { entry, pack: &self.packs[&entry.pack], verified })
     }
 
     fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
