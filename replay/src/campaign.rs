@@ -23,6 +23,7 @@ use crate::plan::edges::Hands;
 use crate::plan::error::PlanError;
 use crate::plan::escort::TriagePlan;
 use crate::plan::kernel_choice::Replaced;
+use crate::plan::looks::Delayed;
 use crate::plan::order::OrderMode;
 use crate::plan::teardown::TornDown;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
@@ -47,6 +48,8 @@ use crate::validate::{Divergence, Validation, Verdict};
 pub(crate) struct Campaign<'a> {
     archive: &'a Archive,
     survey: Arc<Survey>,
+    /// Calls that count as entered later than they were.
+    delayed: Arc<Delayed>,
     runtime: &'a Arc<Runtime>,
     options: &'a ReplayOptions,
     tolerance: Tolerance,
@@ -186,6 +189,7 @@ impl<'a> Campaign<'a> {
         Ok(Campaign {
             archive,
             survey: Arc::clone(survey),
+            delayed: Arc::new(survey.delayed(archive)),
             runtime,
             options,
             tolerance,
@@ -341,6 +345,7 @@ impl<'a> Campaign<'a> {
             triage: self.triage_plan(),
             memory_nodes: self.memory_nodes.clone(),
             direct_host_memory: self.survey.direct_host_memory.clone(),
+            delayed: Arc::clone(&self.delayed),
             hands: Hands::for_archive(self.archive),
         });
         let (inboxes, sequences) = self.inboxes();

@@ -39,6 +39,7 @@ use rustc_hash::FxHashMap;
 use crate::plan::order::OrderMode;
 use crate::plan::timeline::{Point, Timeline};
 use crate::report::order_log::{Logged, OrderLog};
+use crate::survey::Survey;
 use calls::{Call, Reader};
 use device_order::View;
 use rules::{Rules, Violation};
@@ -110,7 +111,7 @@ fn names(archive: &Archive, violations: &[Violation]) -> FxHashMap<u64, String> 
         return names;
     }
     let mut event = 0;
-    for point in Timeline::new(archive.streams()) {
+    for point in Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()) {
         if let Point::Begin { record, .. } = point {
             if wanted.contains(&event) {
                 names.insert(event, archive.api(record.api()).name.to_owned());
@@ -142,16 +143,16 @@ pub fn check(archive: &Archive, log: &OrderLog) -> Verdict {
     // Calls that have returned, at a tick that no call entered so far lies behind.
     let mut returning: VecDeque<(Call, View)> = VecDeque::new();
     let (mut event, mut found, mut missing) = (0, 0, 0);
-    for point in Timeline::new(archive.streams()) {
+    for point in Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()) {
         match point {
-            Point::Begin { lane, record } => {
-                while returning.front().is_some_and(|(call, _)| call.end < record.begin())
+            Point::Begin { lane, record, span } => {
+                while returning.front().is_some_and(|(call, _)| call.end < span.begin)
                     && let Some((call, view)) = returning.pop_front()
                 {
                     let logged = logged.get(&call.event).copied();
                     rules.returned(&call, view, logged);
                 }
-                let call = reader.enter(event, lane, &record);
+                let call = reader.enter(event, lane, &record, span);
                 let logged = logged.get(&event).copied().filter(|logged| logged.lane == lane);
                 match logged {
                     Some(_) => found += 1,

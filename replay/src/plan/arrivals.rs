@@ -13,6 +13,7 @@ use hrr_format::record::Record;
 use super::Assignment;
 use super::edges::Hands;
 use super::emit::copies_host_memory;
+use super::looks::{Delayed, Span};
 use super::timeline::{Point, Timeline};
 use crate::prefetch;
 use crate::triage::event_index::EventIndex;
@@ -46,14 +47,19 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads from the archive's first call on.
-    pub(crate) fn new(archive: &'a Archive, assignment: &Assignment, index: Option<Arc<EventIndex<'a>>>) -> Self {
-        let timeline = Timeline::new(archive.streams());
+    pub(crate) fn new(
+        archive: &'a Archive,
+        delayed: &Arc<Delayed>,
+        assignment: &Assignment,
+        index: Option<Arc<EventIndex<'a>>>,
+    ) -> Self {
+        let timeline = Timeline::new(archive.streams(), Arc::clone(delayed));
         Reader { archive, assignment: assignment.clone(), index, timeline, events: 0 }
     }
 
     /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
     /// returns.
-    fn blocks_others(&self, lane: u32, record: &Record<'_>) -> bool {
+    fn blocks_others(&self, lane: u32, record: &Record<'_>, span: Span) -> bool {
         let multiplexed = self.assignment.multiplexed();
         let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
         if !api.blocks() && api.effect != Effect::Enqueue {
@@ -64,7 +70,7 @@ impl<'a> Reader<'a> {
         let overlapped = worker_of.iter().enumerate().any(|(other, &of)| {
             of == worker
                 && other as u32 != lane
-                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
+                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < span.end)
         });
         overlapped && (api.blocks() || copies_host_memory(record))
     }
@@ -79,9 +85,9 @@ impl<'a> Iterator for Reader<'a> {
         }
         let point = self.timeline.next()?;
         let blocks_others = match &point {
-            Point::Begin { lane, record } => {
+            Point::Begin { lane, record, span } => {
                 self.events += 1;
-                self.blocks_others(*lane, record)
+                self.blocks_others(*lane, record, *span)
             }
             _ => false,
         };

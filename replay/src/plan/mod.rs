@@ -4,7 +4,7 @@
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
-//! * [`arrivals`]: the timeline, read ahead
+//! * [`arrivals`]: the timeline, read ahead; [`looks`]: enqueues that a look at their stream did not see
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
 //! * [`assignment`]: which worker executes what
 //! * [`walk`], [`emit`]: from the timeline to instructions, and to the workers
@@ -58,6 +58,7 @@ pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod listed_node;
 pub(crate) mod listing;
+pub(crate) mod looks;
 pub(crate) mod lower;
 pub(crate) mod lower_allocation;
 pub(crate) mod lower_handle;
@@ -96,6 +97,7 @@ use coverage::Coverage;
 use edges::{EdgeFinder, EdgeSettings, Hands, Keep};
 use escort::TriagePlan;
 use kernel_room::KernelRooms;
+use looks::Delayed;
 use lower::Call;
 use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
@@ -208,6 +210,7 @@ pub(crate) struct Planner<'a> {
     twins: Twins,
     kernel_rooms: KernelRooms,
     edges: EdgeFinder,
+    delayed: Arc<Delayed>,
     hands: Hands,
     /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
     chunks: Vec<Option<Box<Chunk>>>,
@@ -277,6 +280,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) memory_nodes: MemoryNodes,
     /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
     pub(crate) direct_host_memory: FxHashSet<u64>,
+    /// Calls that count as entered later than they were.
+    pub(crate) delayed: Arc<Delayed>,
     /// On how many threads it plans.
     pub(crate) hands: Hands,
 }
@@ -335,6 +340,7 @@ impl<'a> Planner<'a> {
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             edges: EdgeFinder::new(edges, settings.hands),
+            delayed: settings.delayed,
             hands: settings.hands,
             chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
             waits: Vec::new(),

@@ -5,10 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use hrr_format::record::{Record, marker};
 use hrr_format::stream_file::{Records, StreamFile};
 
+use super::looks::{Delayed, Span};
 use crate::prefetch;
 
 /// One point of the merged timeline.
@@ -20,6 +22,8 @@ pub(crate) enum Point<'a> {
         lane: u32,
         /// The call.
         record: Record<'a>,
+        /// When it counts as entered and returned.
+        span: Span,
     },
     /// The call a captured thread was in has returned.
     End {
@@ -63,13 +67,14 @@ pub(crate) struct Timeline<'a> {
     held: Option<Entry>,
     in_flight: Vec<(u32, Record<'a>)>,
     last_tick: u64,
+    delayed: Arc<Delayed>,
     /// Markers that follow the call a lane has just ended, waiting to be delivered.
     after_end: Option<u32>,
 }
 
 impl<'a> Timeline<'a> {
-    /// The timeline of these streams.
-    pub(crate) fn new(streams: &'a [StreamFile]) -> Self {
+    /// The timeline of these streams, in which some calls count as entered later than they were.
+    pub(crate) fn new(streams: &'a [StreamFile], delayed: Arc<Delayed>) -> Self {
         let mut timeline = Timeline {
             lanes: streams.iter().map(StreamFile::records).collect(),
             next: vec![None; streams.len()],
@@ -77,6 +82,7 @@ impl<'a> Timeline<'a> {
             held: None,
             in_flight: Vec::new(),
             last_tick: 0,
+            delayed,
             after_end: None,
         };
         for lane in 0..streams.len() as u32 {
@@ -98,7 +104,7 @@ impl<'a> Timeline<'a> {
 
     /// Entry tick of the next call of a captured thread, after the one it is in.
     pub(crate) fn next_begin(&self, lane: u32) -> Option<u64> {
-        self.next[lane as usize].map(|record| record.begin())
+        self.next[lane as usize].map(|record| self.delayed.span(&record).begin)
     }
 
     fn look_ahead(&mut self, lane: u32) {
@@ -112,7 +118,7 @@ impl<'a> Timeline<'a> {
 
     fn push_begin(&mut self, lane: u32) {
         if let Some(record) = self.next[lane as usize] {
-            self.push(Reverse((record.begin(), Kind::Begin, lane)));
+            self.push(Reverse((self.delayed.span(&record).begin, Kind::Begin, lane)));
         }
     }
 
@@ -174,11 +180,12 @@ impl<'a> Iterator for Timeline<'a> {
                         // Nothing follows a call that never returned in its own thread.
                         continue;
                     }
-                    self.push(Reverse((record.end().max(record.begin()), Kind::End, lane)));
+                    let span = self.delayed.span(&record);
+                    self.push(Reverse((span.end, Kind::End, lane)));
                     if marker::is_timed(record.api()) {
                         return Some(Point::HostMemory { lane, record });
                     }
-                    return Some(Point::Begin { lane, record });
+                    return Some(Point::Begin { lane, record, span });
                 }
             }
         }

@@ -12,6 +12,7 @@ use hrr_format::record::Record;
 use super::annotate::Position;
 use super::arrivals::{Arrival, Arrivals, Reader};
 use super::edges::{Hands, Whole};
+use super::emit::Stay;
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
@@ -58,7 +59,7 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// The first call that cannot be replayed.
     pub(crate) fn run(&mut self, delivery: &mut impl Delivery) -> Result<(), PlanError> {
-        let reader = Reader::new(self.archive, &self.assignment, self.triage.index.clone());
+        let reader = Reader::new(self.archive, &self.delayed, &self.assignment, self.triage.index.clone());
         std::thread::scope(|scope| {
             let memory = Ahead::start(self.hands, scope);
             self.walk(Arrivals::new(reader, self.hands, scope), &memory, delivery)
@@ -75,7 +76,7 @@ impl<'a> Planner<'a> {
         let mut last_event = vec![0u64; self.lanes.len()];
         for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
             match point {
-                Point::Begin { lane, record } => {
+                Point::Begin { lane, record, span } => {
                     let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
                     match self.annotations.position(event, launches) {
                         Position::Over => {
@@ -89,7 +90,7 @@ impl<'a> Planner<'a> {
                         Position::Before | Position::Inside => {}
                     }
                     self.advance_regions(record.begin());
-                    self.begin(event, lane, record, blocks_others)?;
+                    self.begin(event, lane, record, Stay { span, blocks_others })?;
                     last_event[lane as usize] = event;
                     event += 1;
                 }

@@ -75,7 +75,7 @@ impl<'a> EventIndex<'a> {
             let last = here.last().copied().unwrap_or(first);
             while number <= last {
                 match timeline.next() {
-                    Some(Point::Begin { lane, record }) => {
+                    Some(Point::Begin { lane, record, .. }) => {
                         if here.binary_search(&number).is_ok() {
                             found.insert(number, (lane, record));
                         }
