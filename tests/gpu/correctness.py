@@ -67,6 +67,7 @@ class Correctness:
             return
         result = pack.replay(archive, threads, order, variables=variables)
         entry["replays"][key] = verdict(result)
+        entry["replays_s"] = round(entry.get("replays_s", 0) + result.wall_s, 3)
         entry.setdefault("checks", {})[key] = [result.values.get(part) for part in ("passed", "failed", "skipped")]
         if verdict(result) != "ok":
             entry["errors"].append(f"{key}: {verdict(result)}: {result.complaint()}")
@@ -74,6 +75,8 @@ class Correctness:
     def run(self):
         with ThreadPoolExecutor(self.jobs) as pool:
             ready = [archive for archive in pool.map(self.prepare, self.rows) if archive]
+            # The longest first, so that none is left alone at the end.
+            ready.sort(key=lambda archive: -self.results[archive[0]]["record_s"])
             tasks = [(archive, order, threads) for archive in ready for order in self.orders for threads in self.threads]
             list(pool.map(self.replay, tasks))
         return self.results
@@ -90,4 +93,16 @@ class Correctness:
             passed = f"{int(min(c[0] for c in checks))}/{int(max(c[2] for c in checks))}" if checks else "-"
             lines.append(f"{name:<20} {entry['native']:<8} {entry['record']:<8} " + " ".join(f"{cell:<10}" for cell in cells) + " " + passed)
             lines.extend(f"    {error[:300]}" for error in entry["errors"][:4])
+        lines.append(self.summary())
         return lines
+
+    def summary(self):
+        """How much was run, how much passed, and what was left out for time."""
+        states = [state for entry in self.results.values() for state in entry["replays"].values()]
+        natives = [entry["native"] for entry in self.results.values()]
+        late = states.count("not run") + natives.count("not run")
+        seconds = sum(entry.get(key, 0) for entry in self.results.values() for key in ("native_s", "record_s", "replays_s"))
+        return (
+            f"correctness: {len(natives)} workloads, {natives.count('skipped')} skipped; {len(states)} replays, {states.count('ok')} pass; "
+            f"{late} left out for time; {seconds:.0f} s of processes, {self.jobs} at a time"
+        )

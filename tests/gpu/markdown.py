@@ -89,7 +89,10 @@ def main():
         if "rows" in report:
             print(launches(report["rows"]["values"]))
             print(others(report["rows"]["values"]))
+            print("".join(f"- left out: {cut}\n" for cut in report["rows"].get("cuts", [])))
             print("".join(f"- not measured: {error}\n" for error in report["rows"]["errors"]))
+            taken = report["rows"].get("seconds", {})
+            print(table(["row", "s", "repeats", "runs", "runs left out"], [[name, *found.values()] for name, found in taken.items()]))
         if "triage" in report:
             keys = ["exit", "wall_s", "names_kernel", "usable_after"]
             print(table(["a kernel that never ends", *keys], [["hang"] + [str(report["triage"][key]) for key in keys]]))

@@ -18,6 +18,8 @@ CAPTURE = ROOT / "lib" / "libhrr_capture.so"
 # minihip's backend unless a call names another.
 BACKEND = "cuda"
 RUNTIME_LIBRARIES = ("libhwloc.so.15",)
+# Where the driver keeps kernels that it has compiled, so that it does so once, whoever's home this is; None: where it likes.
+CACHE = None
 
 
 @dataclass
@@ -58,6 +60,8 @@ def environment(extra=None, backend=None):
     variables["LD_LIBRARY_PATH"] = ":".join(paths)
     variables["HRR_KERNEL_DIR"] = str(ROOT / "kernels")
     variables["MINIHIP_BACKEND"] = backend or BACKEND
+    if CACHE:
+        variables["CUDA_CACHE_PATH"] = str(CACHE)
     variables.update(extra or {})
     return variables
 

@@ -1,5 +1,6 @@
 """The measured rows, each against a native baseline of the same run, and the triage of a kernel that never ends."""
 
+import json
 import os
 import shutil
 import statistics
@@ -10,19 +11,22 @@ import pack
 REPEATS = 3
 THREADS = (1, 2, 4, 8, 16)
 # Launches per thread, so that each run lasts about a second.
-LAUNCHES = {1: 300_000, 2: 200_000, 4: 120_000, 8: 80_000, 16: 40_000}
+LAUNCHES = {1: 240_000, 2: 160_000, 4: 120_000, 8: 80_000, 16: 40_000}
+# Threads of the runs whose workers are not pinned: where there is room for them, and where there is none.
+NOT_PINNED = (1, 16)
 COPY_MIB = 64
 # Two counts of copies: the difference of their walls is the copies alone, set-up (pinning, allocation) left out.
-FEW, MANY = 16, 320
+FEW, MANY = 16, 256
 # Results have their places before the clock starts, and pageable copies are slower: fewer do.
-MANY_RESULTS, MANY_PAGEABLE = 160, 96
+MANY_RESULTS, MANY_PAGEABLE = 112, 64
 # Copies of as many different contents, in MiB and counts, within a budget in MiB that holds few of them, on this many cores.
 STREAM_MIB, STREAM_FEW, STREAM_MANY, STREAM_BUDGET_MIB = 32, 32, 160, 512
 STREAM_CORES = (2, 4, 8, 16)
 # Steps, layers, iterations of the shortest kernel (about 10 us), threads, elements.
 TRANSFORMER = (60, 50, 900, 4, 4096)
-# Threads, steps, layers, MiB of weights, MiB per piece: a million launches and 30 GB.
+# Threads, steps, layers, MiB of weights, MiB per piece: a million launches and 30 GB, or a quarter of that.
 SERVING = (20, 980, 24, 30_720, 2_048)
+SERVING_QUARTER = (20, 245, 24, 7_680, 2_048)
 GIB = 1 << 30
 # What a run begun before the deadline may take beyond it, in seconds.
 GRACE_S = 20
@@ -38,14 +42,21 @@ def ratio(numerator, denominator):
 
 
 class Rows:
-    """Runs measurements one at a time, each only if there is time left, and keeps their values."""
+    """Runs measurements one at a time, each only if there is time left, and keeps their values and what was left out."""
 
-    def __init__(self, work, deadline):
-        self.work, self.deadline = work, deadline
-        self.values, self.errors = {}, []
+    def __init__(self, work, deadline, is_full=False):
+        self.work, self.deadline, self.is_full = work, deadline, is_full
+        # Runs of which a value is the median, in the row at hand.
+        self.repeats = REPEATS
+        self.values, self.errors, self.cuts, self.seconds = {}, [], [], {}
+        self.runs = self.late_runs = 0
 
     def is_late(self):
-        return time.monotonic() > self.deadline
+        """Asked before a run: whether none may begin any more. Both are counted."""
+        late = time.monotonic() > self.deadline
+        self.late_runs += late
+        self.runs += not late
+        return late
 
     def limit(self, most_s):
         """Seconds that a run may take: a run begun just in time ends soon after."""
@@ -54,11 +65,17 @@ class Rows:
     def value(self, result, key, what):
         """A value of a run that ended well, else None with the reason kept."""
         if result is None:
+            self.cut(f"{what}: not run, no time was left")
             return None
         if result.code != 0 or key not in result.values:
             self.errors.append(f"{what}: exit {result.code}: {result.tail()}")
             return None
         return result.values[key]
+
+    def cut(self, text):
+        """Notes what was left out, once."""
+        if text not in self.cuts:
+            self.cuts.append(text)
 
     def native(self, name, arguments, **options):
         return None if self.is_late() else pack.native(name, list(map(str, arguments)), timeout_s=self.limit(60), **options)
@@ -84,12 +101,16 @@ class Rows:
             arguments = (launches, threads, devices)
             label = f"launch T={threads}" + (f" on {devices} devices" if devices > 1 else "")
             archive = self.work / f"launch-{threads}-{devices}.hrr"
-            bare = [] if devices > 1 else [self.value(self.bare("launch", pack.ROOT / "kernels" / "standard.ptx", launches, threads), "launches_per_s", label + " bare") for _ in range(REPEATS)]
+            bare = [] if devices > 1 else [self.value(self.bare("launch", pack.ROOT / "kernels" / "standard.ptx", launches, threads), "launches_per_s", label + " bare") for _ in range(self.repeats)]
             natives, walls = [], []
             contents = self.value(self.record("launch_rate", archive, arguments), "launches_per_s", label + " recorded")
             metadata = self.value(self.record("launch_rate", self.work / "metadata.hrr", arguments, contents=False), "launches_per_s", label + " metadata")
-            replays = {"capture": [], "deps": [], "capture, not pinned": [], "deps, not pinned": []}
-            for _ in range(REPEATS):
+            replays = {"capture": [], "deps": []}
+            if threads in NOT_PINNED or self.is_full:
+                replays.update({"capture, not pinned": [], "deps, not pinned": []})
+            else:
+                self.cut(f"{label}: workers that are not pinned only with {' and '.join(map(str, NOT_PINNED))} threads (--full: all)")
+            for _ in range(self.repeats):
                 result = self.native("launch_rate", arguments)
                 natives.append(self.value(result, "launches_per_s", label + " native"))
                 walls.append(self.value(result, "wall_ms", label + " native"))
@@ -125,7 +146,9 @@ class Rows:
         for count in (FEW, most):
             arguments = (direction, COPY_MIB, count, 8, int(pageable), devices)
             archives[count] = self.work / f"copy-{direction}-{devices}-{int(pageable)}-{count}.hrr"
-            native = self.value(self.native("transfer_rate", arguments), "gb_per_s", name + " native")
+            if count == most:
+                natives = [self.value(self.native("transfer_rate", arguments), "gb_per_s", name + " native") for _ in range(self.repeats)]
+                native = median(natives)
             recorded = self.value(self.record("transfer_rate", archives[count], arguments), "gb_per_s", name + " recorded")
         bare = None
         if direction < 2 and devices == 1:
@@ -141,7 +164,7 @@ class Rows:
         for label, options in ways.items():
             walls, setups = {}, {}
             for count, archive in archives.items():
-                results = [self.replay(archive, options=options) for _ in range(REPEATS)]
+                results = [self.replay(archive, options=options) for _ in range(self.repeats)]
                 walls[count] = median([self.value(result, "wall_ms", f"{name} {label}") for result in results])
                 setups[count] = median([self.value(result, "setup_ms", f"{name} {label}") for result in results])
                 row[f"{label}_checks"] = [results[-1].values.get(key) for key in ("passed", "failed", "skipped")] if results[-1] else None
@@ -165,7 +188,7 @@ class Rows:
         for cores in [count for count in STREAM_CORES if count <= len(available)]:
             walls = {}
             for count, archive in archives.items():
-                results = [self.replay(archive, threads=1, options=("--memory-budget", STREAM_BUDGET_MIB), cores=available[:cores]) for _ in range(min(REPEATS, 2))]
+                results = [self.replay(archive, threads=1, options=("--memory-budget", STREAM_BUDGET_MIB), cores=available[:cores]) for _ in range(min(self.repeats, 2))]
                 walls[count] = median([self.value(result, "wall_ms", f"{name}, {cores} cores") for result in results])
             rate = self.difference(walls[STREAM_FEW], walls[STREAM_MANY], STREAM_MANY - STREAM_FEW, STREAM_MIB)
             row[f"{cores} cores, GB/s"] = rate
@@ -186,15 +209,19 @@ class Rows:
             walls.setdefault(label, []).append(self.value(result, "wall_ms", "transformer " + label))
 
         add("recorded, contents", self.record("transformer", archive, TRANSFORMER))
-        for _ in range(REPEATS):
+        for number in range(self.repeats):
             add("native", self.native("transformer", TRANSFORMER))
             add("recorded, metadata", self.record("transformer", self.work / "metadata.hrr", TRANSFORMER, contents=False))
-            add("recorded, contents", self.record("transformer", self.work / "contents.hrr", TRANSFORMER))
+            if number > 0:
+                add("recorded, contents", self.record("transformer", self.work / "contents.hrr", TRANSFORMER))
             add("replay", self.replay(archive))
             add("replay, watchdog", self.replay(archive, options=("--sync-watchdog-ms", 10_000)))
             add("replay, deps", self.replay(archive, order="deps"))
-            add("replay, not placed", self.replay(archive, options=("--no-placement",)))
-            add("replay, not pinned", self.replay(archive, options=("--pin", "none")))
+            if number == 0 or self.is_full:
+                add("replay, not placed", self.replay(archive, options=("--no-placement",)))
+                add("replay, not pinned", self.replay(archive, options=("--pin", "none")))
+            else:
+                self.cut("transformer: one run each with memory not placed and with workers not pinned (--full: all)")
         for threads in (1, 2, 4):
             add(f"replay, {threads} workers", self.replay(archive, threads=threads))
         medians = {label: median(found) for label, found in walls.items()}
@@ -212,6 +239,7 @@ class Rows:
 
         def add(label, result, keys):
             if result is None:
+                self.cut(f"serving, {label}: not run, no time was left")
                 return
             found = {key: result.values.get(key) for key in keys}
             row[label] = {**found, "exit": result.code, "peak_mib": result.values.get("peak_mib"), "process_s": round(result.wall_s, 1)}
@@ -219,7 +247,9 @@ class Rows:
                 self.errors.append(f"serving, {label}: exit {result.code}: {result.tail()}")
 
         own, replayed = ("wall_ms", "load_ms", "serve_ms", "launches"), ("wall_ms", "setup_ms", "kernels", "graphs", "passed", "failed", "skipped", "placement")
-        arguments = list(map(str, SERVING))
+        if not self.is_full:
+            self.cut("serving: a quarter of the weights and of the steps (--full: all)")
+        arguments = list(map(str, SERVING if self.is_full else SERVING_QUARTER))
         add("native", self.native("serving", arguments), own)
         add("recorded, metadata", self.record("serving", self.work / "metadata.hrr", arguments, contents=False), own)
         add("recorded, contents", self.record("serving", archive, arguments), own)
@@ -254,38 +284,63 @@ class Rows:
         for name, row in self.values.items():
             lines.append(name)
             lines.extend(f"    {key:<26} {value}" for key, value in row.items())
+        lines.extend(f"cut: {cut}" for cut in self.cuts)
         return lines + [f"error: {error[:400]}" for error in self.errors]
 
 
+# The rows, the most important one first: seconds of what is done once, seconds for each repetition, and how. The seconds are
+# guesses from runs on an H200 machine; what the first rows took says how far off they are on another one.
 ONE_DEVICE = {
-    "transformer": Rows.transformer,
-    "launch": Rows.launch_rates,
-    "h2d": lambda rows: rows.transfers("h2d", 0),
-    "d2h": lambda rows: rows.transfers("d2h", 1),
-    "pageable": lambda rows: [rows.transfers("h2d, pageable", 0, pageable=True), rows.transfers("d2h, pageable", 1, pageable=True)],
-    "stream": Rows.streaming,
-    "calls": Rows.calls,
-    "serving": Rows.serving,
+    "transformer": (18, 15, Rows.transformer),
+    "launch": (30, 40, Rows.launch_rates),
+    "stream": (14, 18, Rows.streaming),
+    "pageable": (14, 24, lambda rows: [rows.transfers("h2d, pageable", 0, pageable=True), rows.transfers("d2h, pageable", 1, pageable=True)]),
+    "h2d": (8, 11, lambda rows: rows.transfers("h2d", 0)),
+    "d2h": (8, 16, lambda rows: rows.transfers("d2h", 1)),
+    "calls": (16, 0, Rows.calls),
+    "serving": (40, 0, Rows.serving),
 }
 TWO_DEVICES = {
-    "launch": lambda rows: rows.launch_rates(2),
-    "h2d": lambda rows: rows.transfers("h2d on both", 0, 2),
-    "d2h": lambda rows: rows.transfers("d2h on both", 1, 2),
-    "peer": lambda rows: rows.transfers("peer", 2),
+    "launch": (30, 40, lambda rows: rows.launch_rates(2)),
+    "h2d": (8, 14, lambda rows: rows.transfers("h2d on both", 0, 2)),
+    "d2h": (8, 20, lambda rows: rows.transfers("d2h on both", 1, 2)),
+    "peer": (6, 8, lambda rows: rows.transfers("peer", 2)),
 }
+FULL_SERVING_S = 110
 
 
-def run(work, deadline, devices=1, only=None):
-    """Measures the rows, or those named, and prints them."""
-    rows = Rows(work, deadline)
-    for name, step in (TWO_DEVICES if devices > 1 else ONE_DEVICE).items():
-        if only and name not in only:
-            continue
-        begin = time.monotonic()
-        step(rows)
-        print(f"rows: {name}: {time.monotonic() - begin:.0f} s", flush=True)
+def repeats_within(rows, left_s, pace):
+    """How many repetitions of every row there is time for, at the pace of the rows so far: all, or fewer, and at least one."""
+    for repeats in range(REPEATS, 1, -1):
+        if pace * sum(once + repeats * each for once, each in rows) <= left_s:
+            return repeats
+    return 1
+
+
+def run(work, deadline, devices=1, only=None, is_full=False):
+    """Measures the rows, or those named, and prints them. With `is_full` nothing is cut for time."""
+    rows = Rows(work, float("inf") if is_full else deadline, is_full)
+    table = TWO_DEVICES if devices > 1 else ONE_DEVICE
+    names = [name for name in table if not only or name in only]
+    cost = {name: table[name][:2] for name in names}
+    if is_full and "serving" in cost:
+        cost["serving"] = (FULL_SERVING_S, 0)
+    guessed_s = taken_s = 0
+    for number, name in enumerate(names):
+        begin, runs, late = time.monotonic(), rows.runs, rows.late_runs
+        # One row says little of the others.
+        pace = min(2.0, max(0.5, taken_s / guessed_s)) if number > 1 else 1.0
+        rows.repeats = repeats_within([cost[other] for other in names[number:]], rows.deadline - begin, pace)
+        once, each = cost[name]
+        if rows.repeats < REPEATS and each:
+            rows.cut(f"{name}: {rows.repeats} of {REPEATS} repetitions, for time")
+        table[name][2](rows)
+        took_s = time.monotonic() - begin
+        guessed_s, taken_s = guessed_s + once + rows.repeats * each, taken_s + took_s
+        rows.seconds[name] = {"s": round(took_s, 1), "repeats": rows.repeats, "runs": rows.runs - runs, "runs left out": rows.late_runs - late}
+        print(f"rows: {name}: {json.dumps(rows.seconds[name])}", flush=True)
     print("\n".join(rows.lines()), flush=True)
-    return {"values": rows.values, "errors": rows.errors}
+    return {"values": rows.values, "errors": rows.errors, "cuts": rows.cuts, "seconds": rows.seconds}
 
 
 WATCHDOG_EXIT = 124

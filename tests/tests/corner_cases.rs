@@ -101,6 +101,7 @@ mod api {
         trimmed_pools
         refused_copies
         batched_values
+        masked_values
         managed_halves
         uploaded_graphs
         inner_addresses

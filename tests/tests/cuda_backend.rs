@@ -20,8 +20,17 @@ fn libraries(scratch: &Scratch) -> String {
 }
 
 fn passes(name: &str, least_checks: u64) {
+    passes_with(name, &[], least_checks);
+}
+
+/// On two devices, with other arguments than the list's where there are any.
+fn passes_with(name: &str, arguments: &[&str], least_checks: u64) {
     let scratch = Scratch::new("cuda-driver");
     let mut workload = Workload::listed(name);
+    if !arguments.is_empty() {
+        workload.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    }
+    workload.environment.push(("FAKE_CUDA_DEVICES".to_owned(), "2".to_owned()));
     workload.environment.push(("MINIHIP_BACKEND".to_owned(), "cuda".to_owned()));
     workload.environment.push(("LD_LIBRARY_PATH".to_owned(), libraries(&scratch)));
     let recording = record(&workload, Contents::Recorded);
@@ -55,6 +64,35 @@ fn devices_that_are_reset() {
 #[test]
 fn shares_of_a_device() {
     passes("execution_contexts", 3);
+}
+
+// HIP's runtime has one context for a device: what one thread makes and destroys is what another one has.
+#[test]
+fn contexts_that_are_one() {
+    passes("contexts", 66);
+}
+
+#[test]
+fn memory_of_devices_that_reach_each_other() {
+    passes("peers", 9);
+}
+
+// The driver's descriptors all stand for one file.
+#[test]
+fn memory_handed_on_by_descriptors() {
+    passes("shared_handles", 12);
+}
+
+// The driver loads code only once no stream of the device waits.
+#[test]
+fn streams_that_wait_for_values() {
+    passes_with("api_corners", &["batched_values"], 6);
+    passes_with("api_corners", &["masked_values"], 3);
+}
+
+#[test]
+fn copies_that_hip_refuses() {
+    passes_with("api_corners", &["refused_copies"], 1);
 }
 
 #[test]

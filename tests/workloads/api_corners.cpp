@@ -488,6 +488,39 @@ void batched_values() {
   for (hipStream_t stream : streams) CHECK(hipStreamDestroy(stream));
 }
 
+// Waits for a part of a word, which the rest of it must not end, between two streams.
+void masked_values() {
+  hipStream_t streams[2] = {new_stream(), new_stream()};
+  Pinned pinned(8);
+  DeviceWords cells(4), data(kCount);
+  CHECK(hipMemset(cells, 0, cells.bytes()));
+  store(pinned.host, Words(8, 0));
+  Words expected = fresh();
+  upload(data, expected);
+  uint32_t *const device = cells, *const wide = pinned.device + 2, *const bits = pinned.device + 5;
+  for (int r = 1; r <= rounds; r++) {
+    CHECK(hipStreamWaitValue32(streams[0], device, uint32_t(r) << 8 | 0xaa, hipStreamWaitValueEq, 0xff00));
+    CHECK(hipStreamWaitValue64(streams[0], wide, uint64_t(r) << 40, hipStreamWaitValueGte, ~0ull << 32));
+    CHECK(hipStreamWaitValue32(streams[0], bits, 0xff00 | 1u << r, hipStreamWaitValueAnd, 0xff));
+    LAUNCH(mix, blocks(), kThreads, 0, streams[0], data, factor_of(r, 1), 7, kCount);
+    LAUNCH(mix, blocks(), kThreads, 0, streams[1], data, factor_of(r, 2), 5, kCount);
+    // First what is masked out: that alone ends no wait.
+    CHECK(hipStreamWriteValue32(streams[1], device, uint32_t(r - 1) << 8 | 0xaa, 0));
+    CHECK(hipStreamWriteValue64(streams[1], wide, uint64_t(r - 1) << 40 | 0xffffffff, 0));
+    CHECK(hipStreamWriteValue32(streams[1], bits, 0xff00, 0));
+    LAUNCH(mix, blocks(), kThreads, 0, streams[1], data, 3, 1, kCount);
+    CHECK(hipStreamWriteValue32(streams[1], device, uint32_t(r) << 8 | 0x55, 0));
+    CHECK(hipStreamWriteValue64(streams[1], wide, uint64_t(r) << 40, 0));
+    CHECK(hipStreamWriteValue32(streams[1], bits, 1u << r, 0));
+    for (hipStream_t stream : streams) CHECK(hipStreamSynchronize(stream));
+    host_mix(expected, factor_of(r, 2), 5);
+    host_mix(expected, 3, 1);
+    host_mix(expected, factor_of(r, 1), 7);
+    EXPECT_WORDS(data, expected);
+  }
+  for (hipStream_t stream : streams) CHECK(hipStreamDestroy(stream));
+}
+
 // Managed memory that the host writes in one half while a stream works on the other, with prefetches between.
 void managed_halves() {
   hipStream_t streams[2] = {new_stream(), new_stream()};
@@ -582,6 +615,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"trimmed_pools", trimmed_pools},       {"refused_copies", refused_copies},
     {"batched_values", batched_values},     {"managed_halves", managed_halves},
     {"uploaded_graphs", uploaded_graphs},   {"inner_addresses", inner_addresses},
+    {"masked_values", masked_values},
 };
 
 }  // namespace

@@ -62,22 +62,22 @@ int main() {
     CHECK(hipCtxSetCurrent(contexts[1]));
     CHECK(hipCtxDisablePeerAccess(contexts[0]));
   }
-  // Which context is current shows in the variable that a kernel sees: each device has its own.
-  CHECK(hipSetDevice(0));
-  uint32_t* table_out;
-  CHECK(hipMalloc(&table_out, 64));
+  // Which context is current shows in the variable that a kernel sees: each device has its own. Neither reaches the other's
+  // memory any more.
+  uint32_t* table_out[2];
   for (int d = 0; d < 2; d++) {
     CHECK(hipSetDevice(d));
+    CHECK(hipMalloc(&table_out[d], 64));
     const Words table = pattern(4, 30 + d);
     CHECK(hipMemcpyToSymbol(HIP_SYMBOL(step_table), table.data(), 16, 0, hipMemcpyHostToDevice));
     CHECK(hipDeviceSynchronize());
   }
   const auto expect_table = [&](int d, int line) {
-    LAUNCH(use_counter, 1, 32, 0, nullptr, table_out, 0, 4);
+    LAUNCH(use_counter, 1, 32, 0, nullptr, table_out[d], 0, 4);
     CHECK(hipDeviceSynchronize());
     Words expected = pattern(4, 30 + d);
     for (uint32_t& value : expected) value += 7000000;
-    expect_words(table_out, expected, "the current device's variable", line);
+    expect_words(table_out[d], expected, "the current device's variable", line);
   };
   CHECK(hipSetDevice(0));
   expect_table(0, __LINE__);
@@ -91,11 +91,11 @@ int main() {
   REQUIRE(popped == contexts[0], "another context");
   CHECK(hipCtxSetCurrent(contexts[0]));
   expect_table(0, __LINE__);
-  CHECK(hipFree(table_out));
   for (int d = 0; d < 2; d++) {
     CHECK(hipDevicePrimaryCtxRelease(d));
     CHECK(hipSetDevice(d));
     CHECK(hipFree(data[d]));
+    CHECK(hipFree(table_out[d]));
   }
   std::printf("peers: ok, %d words\n", kCount);
 }

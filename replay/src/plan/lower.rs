@@ -133,7 +133,8 @@ impl<'a> Planner<'a> {
                     let how = if call.succeeded() { Use::Ends } else { Use::Reads };
                     let shared =
                         kind == HandleKind::Event && call.succeeded() && self.objects.shared_events.remove(&value);
-                    let how = if shared || self.objects.is_retained(kind, value) { Use::Changes } else { how };
+                    let outlives = shared || kind == HandleKind::Ctx || self.objects.is_retained(kind, value);
+                    let how = if outlives && call.succeeded() { Use::Changes } else { how };
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                     if call.succeeded() {
                         self.objects.retire(kind, value);

@@ -225,6 +225,12 @@ impl Objects {
         if self.mutation == Some(Mutation::StaleHandle) {
             return self.handle(kind, value);
         }
+        if kind == HandleKind::Ctx {
+            // AMD's runtime has one context for a device, whatever it was made or asked for by: what others know it as stays.
+            let handle = self.handles.get_mut(&(kind, value))?;
+            handle.owned = false;
+            return Some(*handle);
+        }
         if self.is_retained(kind, value) {
             self.retained.entry((kind, value)).and_modify(|references| *references -= 1);
             return self.handle(kind, value);

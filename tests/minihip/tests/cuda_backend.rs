@@ -19,7 +19,7 @@ const WORDS: [i32; 5] = [32, 0, 0, 0, 1];
 const FLOATS: [i32; 5] = [32, 0, 0, 0, 2];
 
 /// What the driver understands of these kernels: their names.
-const KERNELS: &str = ".version 8.0\n.visible .entry mix(\n.visible .entry iota(\n";
+const KERNELS: &str = ".version 8.0\n.visible .entry mix(\n.visible .entry iota(\n.visible .entry fill(\n";
 
 /// The runtime on that driver, which is loaded under the driver's name before the runtime asks for it.
 fn on_driver() -> (&'static Hip, MutexGuard<'static, ()>) {
@@ -212,8 +212,8 @@ fn textures_are_described_to_the_driver_by_its_own_handles_and_flags() {
     assert_eq!(create(&texture, &mut object), INVALID_HANDLE);
 }
 
-/// A module with `text` for an NVIDIA GPU in it.
-fn module(hip: &Hip, text: &str) -> Handle {
+/// A bundle with `text` for an NVIDIA GPU in it.
+fn bundle(text: &str) -> Vec<u8> {
     let id = b"hipv4-nvptx64-nvidia-cuda--sm_90";
     let mut image = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     image.extend(1_u64.to_le_bytes());
@@ -222,8 +222,12 @@ fn module(hip: &Hip, text: &str) -> Handle {
     }
     image.extend(id);
     image.extend(text.as_bytes());
+    image
+}
+
+fn module(hip: &Hip, text: &str) -> Handle {
     let mut module = 0;
-    assert_eq!(hip.hipModuleLoadData(&mut module, image.as_ptr().cast()), 0);
+    assert_eq!(hip.hipModuleLoadData(&mut module, bundle(text).as_ptr().cast()), 0);
     module
 }
 
@@ -369,6 +373,131 @@ fn managed_variables_of_a_module_are_behind_its_pointers() {
         name.as_ptr() => *const std::ffi::c_char
     );
     assert_eq!(bad, INVALID_HANDLE);
+}
+
+/// `hipErrorInvalidMemcpyDirection`, `hipErrorNotReady`.
+const INVALID_DIRECTION: i32 = 21;
+const NOT_READY: i32 = 600;
+
+#[test]
+fn copies_of_no_kind_are_refused_in_every_spelling() {
+    let (hip, _alone) = on_driver();
+    let (device, array) = (hip.device(96), array(hip, 6, 4));
+    let values = words(24, 1);
+    let host = address(&values);
+    for kind in [-1, 5, 77] {
+        let mut params = volume(memory_side([0; 3], device, 24, 4), memory_side([0; 3], host, 24, 4), [24, 4, 1]);
+        params[19] = kind as usize;
+        let (mut graph, mut node) = (0, 0);
+        assert_eq!(hip.hipGraphCreate(&mut graph, 0), 0);
+        let refusals = [
+            hip.hipMemcpy(device, host, 96, kind),
+            hip.hipMemcpyAsync(device, host, 96, kind, 0),
+            call!(hip, "hipMemcpyWithStream", device => usize, host => usize, 96 => usize, kind => i32, 0 => usize),
+            call!(hip, "hipMemcpy_spt", device => usize, host => usize, 96 => usize, kind => i32),
+            hip.hipMemcpy2D(device, 24, host, 24, 24, 4, kind),
+            hip.hipMemcpy2DToArray(array, 0, 0, host, 24, 24, 4, kind),
+            hip.hipMemcpy2DFromArray(device, 24, array, 0, 0, 24, 4, kind),
+            hip.hipMemcpy2DArrayToArray(array, 0, 0, array, 0, 0, 24, 4, kind),
+            call!(hip, "hipMemcpy3D", params.as_ptr() => *const usize),
+            call!(hip, "hipMemcpy3DAsync", params.as_ptr() => *const usize, 0 => usize),
+            hip.hipGraphAddMemcpyNode1D(&mut node, graph, std::ptr::null(), 0, device, host, 96, kind),
+        ];
+        assert_eq!(refusals, [INVALID_DIRECTION; 11], "kind {kind}");
+        assert_eq!(hip.hipGraphDestroy(graph), 0);
+    }
+    // The last of the kinds has a number of its own.
+    assert_eq!(hip.hipMemcpy(device, host, 96, 1024), 0);
+    assert_eq!(hip.hipFreeArray(array), 0);
+    assert_eq!(hip.hipFree(device), 0);
+}
+
+#[test]
+fn waits_for_a_part_of_a_word_end_with_that_part() {
+    let (hip, _alone) = on_driver();
+    let (stream, module) = (hip.stream(1), module(hip, KERNELS));
+    let function = hip.function(module, "iota");
+    let (device, mut host) = (hip.device(64), 0);
+    assert_eq!(hip.hipHostMalloc(&mut host, 64, 0), 0);
+    let store = |word: u64| {
+        // SAFETY: a live, aligned word of pinned memory, which streams look at with atomic loads too.
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(host as *mut u64) }
+            .store(word, std::sync::atomic::Ordering::Release);
+    };
+    let wait32 = |value, condition, mask| hip.hipStreamWaitValue32(stream, host, value, condition, mask);
+    let wait64 = |value, condition, mask| {
+        call!(
+            hip, "hipStreamWaitValue64", stream => usize, host => usize, value => u64, condition => u32, mask => u64
+        )
+    };
+    // What stands there first, the wait, what does not end it, and what does.
+    type Wait<'a> = &'a dyn Fn() -> i32;
+    let cases: [(u64, Wait<'_>, u64, u64); 5] = [
+        (0, &|| wait32(0x1234, 1, 0xFF00), 0x34, 0x12FF),
+        (0x1100, &|| wait32(0x1200, 0, 0xFF00), 0x11FF, 0x1300),
+        (0, &|| wait32(0xFF12, 2, 0xFF), 0xFF00, 2),
+        (1 << 40, &|| wait64(2 << 40, 0, !0 << 32), 1 << 40 | 0xFFFF_FFFF, 3 << 40),
+        (0, &|| wait64(5 << 40, 1, 0xFF << 40), 5, 5 << 40 | 5),
+    ];
+    for (number, (before, wait, other, ends)) in cases.into_iter().enumerate() {
+        store(before);
+        assert_eq!(wait(), 0);
+        let values = [100 * number as u32, 4];
+        let params =
+            [(&raw const device).cast(), (&raw const values[0]).cast(), (&raw const values[1]).cast::<c_void>()];
+        let launched =
+            hip.hipModuleLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params.as_ptr(), std::ptr::null());
+        assert_eq!(launched, 0);
+        store(other);
+        assert_eq!(hip.hipStreamQuery(stream), NOT_READY, "case {number}");
+        store(ends);
+        assert_eq!(hip.hipStreamSynchronize(stream), 0);
+        assert_eq!(hip.words(device, 2), [values[0], values[0] + 1]);
+    }
+    // A bit that both words lack is one that is masked out.
+    assert_eq!(wait32(0, 3, 0xFF), 0);
+    assert_eq!(hip.hipStreamSynchronize(stream), 0);
+    assert_eq!(wait32(0, 4, 0xFF), INVALID_VALUE);
+    assert_eq!(hip.hipStreamWaitValue32(stream, host + 2, 0, 1, 0xFF), INVALID_VALUE);
+    for code in [hip.hipStreamDestroy(stream), hip.hipModuleUnload(module), hip.hipFree(device), hip.hipHostFree(host)]
+    {
+        assert_eq!(code, 0);
+    }
+}
+
+#[test]
+fn code_of_the_program_is_there_before_a_stream_waits() {
+    let (hip, _alone) = on_driver();
+    // The device was used before: what is registered late is loaded by the next call.
+    let (waiting, other, gate, device) = (hip.stream(1), hip.stream(1), hip.gate(), hip.device(64));
+    let image = bundle(KERNELS);
+    let wrapper = [u64::from(0x4850_4946_u32) | 1 << 32, image.as_ptr() as u64, 0];
+    let (stub, name) = ([0_u8; 1], CString::new("fill").expect("text"));
+    // SAFETY: the registration's prototypes; the image, the stub's address and the name live to the end of the test.
+    let binary = unsafe {
+        type Register = unsafe extern "C" fn(*const u64) -> usize;
+        type RegisterFunction =
+            unsafe extern "C" fn(usize, usize, *mut i8, *const i8, u32, usize, usize, usize, usize, usize);
+        let binary = hip.symbol::<Register>("__hipRegisterFatBinary")(wrapper.as_ptr());
+        let register = hip.symbol::<RegisterFunction>("__hipRegisterFunction");
+        register(binary, stub.as_ptr() as usize, name.as_ptr().cast_mut(), name.as_ptr(), 0, 0, 0, 0, 0, 0);
+        binary
+    };
+    gate.close(waiting);
+    assert_eq!(hip.hipStreamQuery(waiting), NOT_READY);
+    let values = [9_u32, 4];
+    let params = [(&raw const device).cast(), (&raw const values[0]).cast(), (&raw const values[1]).cast::<c_void>()];
+    let one = common::Dim3(1, 1, 1);
+    assert_eq!(hip.hipLaunchKernel(stub.as_ptr() as usize, one, one, params.as_ptr(), 0, other), 0);
+    assert_eq!(hip.hipStreamSynchronize(other), 0);
+    assert_eq!(hip.words(device, 4), [9; 4]);
+    gate.open();
+    assert_eq!(hip.hipStreamSynchronize(waiting), 0);
+    // SAFETY: the registration's prototype.
+    unsafe { hip.symbol::<unsafe extern "C" fn(usize)>("__hipUnregisterFatBinary")(binary) };
+    for code in [hip.hipStreamDestroy(waiting), hip.hipStreamDestroy(other), hip.hipFree(device)] {
+        assert_eq!(code, 0);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Arrays and mipmapped arrays. What programs hold is a handle of ours, which can be checked; behind it is the driver's.
 
 use super::context::{bind, current_index, device};
-use super::copy::{End, between, submit, submit_blocking};
+use super::copy::{End, between, check_kind, submit, submit_blocking};
 use super::cuda_api;
 use super::driver::{self as cu, got};
 use super::handles::spt;
@@ -244,40 +244,52 @@ cuda_api! {
         let device = device(ordinal)?.id;
         out.set(got(|elements| cu::device_get_texture_1d_linear_max_width(elements, layout.format, layout.channels, device))?)
     }
-    fn hipMemcpy2DToArray(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2DToArray(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(place(dst, x, y, width, height), memory(src, spitch, width, height), width, height)?, LEGACY)
     }
-    fn hipMemcpy2DToArray_spt(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2DToArray_spt(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(place(dst, x, y, width, height), memory(src, spitch, width, height), width, height)?, spt(LEGACY))
     }
-    fn hipMemcpy2DToArrayAsync(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DToArrayAsync(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(place(dst, x, y, width, height), memory(src, spitch, width, height), width, height)?, stream)
     }
-    fn hipMemcpy2DToArrayAsync_spt(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DToArrayAsync_spt(dst: usize, x: usize, y: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(place(dst, x, y, width, height), memory(src, spitch, width, height), width, height)?, spt(stream))
     }
-    fn hipMemcpy2DFromArray(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2DFromArray(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(memory(dst, dpitch, width, height), place(src, x, y, width, height), width, height)?, LEGACY)
     }
-    fn hipMemcpy2DFromArray_spt(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2DFromArray_spt(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(memory(dst, dpitch, width, height), place(src, x, y, width, height), width, height)?, spt(LEGACY))
     }
-    fn hipMemcpy2DFromArrayAsync(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DFromArrayAsync(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(memory(dst, dpitch, width, height), place(src, x, y, width, height), width, height)?, stream)
     }
-    fn hipMemcpy2DFromArrayAsync_spt(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DFromArrayAsync_spt(dst: usize, dpitch: usize, src: usize, x: usize, y: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(memory(dst, dpitch, width, height), place(src, x, y, width, height), width, height)?, spt(stream))
     }
-    fn hipMemcpy2DArrayToArray(dst: usize, dx: usize, dy: usize, src: usize, sx: usize, sy: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2DArrayToArray(dst: usize, dx: usize, dy: usize, src: usize, sx: usize, sy: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(place(dst, dx, dy, width, height), place(src, sx, sy, width, height), width, height)?, LEGACY)
     }
-    fn hipMemcpyToArray(dst: usize, x: usize, y: usize, src: usize, len_bytes: usize, _kind: i32) {
+    fn hipMemcpyToArray(dst: usize, x: usize, y: usize, src: usize, len_bytes: usize, kind: i32) {
+        check_kind(kind)?;
         bytes(Line::of_row(dst, x, y, len_bytes), Ok(Line::Memory(src)), len_bytes)
     }
-    fn hipMemcpyFromArray(dst: usize, src: usize, x: usize, y: usize, len_bytes: usize, _kind: i32) {
+    fn hipMemcpyFromArray(dst: usize, src: usize, x: usize, y: usize, len_bytes: usize, kind: i32) {
+        check_kind(kind)?;
         bytes(Ok(Line::Memory(dst)), Line::of_row(src, x, y, len_bytes), len_bytes)
     }
-    fn hipMemcpyFromArray_spt(dst: usize, src: usize, x: usize, y: usize, len_bytes: usize, _kind: i32) {
+    fn hipMemcpyFromArray_spt(dst: usize, src: usize, x: usize, y: usize, len_bytes: usize, kind: i32) {
+        check_kind(kind)?;
         copy_bytes(&Line::Memory(dst), &Line::of_row(src, x, y, len_bytes)?, len_bytes, |copy| submit_blocking(Some(*copy), spt(LEGACY)))
     }
     fn hipMemcpyAtoH(dst: usize, src: usize, offset: usize, len_bytes: usize) {

@@ -23,8 +23,15 @@ pub(super) struct Device {
     changes: Mutex<()>,
 }
 
-/// Number of devices reset so far: what a thread bound before is stale.
-static RESETS: AtomicU64 = AtomicU64::new(1);
+/// Number of devices reset and of fat binaries registered so far: what a thread bound before is stale, as its context may be
+/// gone, or lacks code.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+/// Has every thread bind its device again at its next call.
+pub(super) fn bind_again() {
+    // Release: a thread that is told of the change sees the new number, and binds again.
+    CHANGES.fetch_add(1, Ordering::Release);
+}
 
 impl Device {
     /// The device's primary context.
@@ -59,8 +66,7 @@ impl Device {
         self.context.store(0, Ordering::Release);
         let result = cu::primary_ctx_reset(self.id);
         drop(changes);
-        // Release: a thread that is told of the reset sees the new number, and binds again.
-        RESETS.fetch_add(1, Ordering::Release);
+        bind_again();
         result
     }
 }
@@ -107,7 +113,7 @@ pub(super) fn device_at(index: usize) -> HipResult<&'static Device> {
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
-    /// The number of resets when the current device's context was made the thread's; 0 before it was.
+    /// [`CHANGES`] when the current device's context was made the thread's; 0 before it was.
     static BOUND_AT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -132,11 +138,11 @@ pub(super) fn capability() -> HipResult<u32> {
 }
 
 fn is_bound() -> bool {
-    // Acquire: pairs with the Release in `reset`.
-    BOUND_AT.get() == RESETS.load(Ordering::Acquire)
+    // Acquire: pairs with the Release in `bind_again`.
+    BOUND_AT.get() == CHANGES.load(Ordering::Acquire)
 }
 
-/// Makes the thread's device current in the driver too, at its first call and after resets.
+/// Makes the thread's device current in the driver too, at its first call and after changes.
 #[inline]
 pub(super) fn bind() -> HipResult {
     if is_bound() { Ok(()) } else { set(CURRENT.get()) }
@@ -144,11 +150,12 @@ pub(super) fn bind() -> HipResult {
 
 #[cold]
 fn set(index: usize) -> HipResult {
-    // Acquire: as in `is_bound`. Read before the context is, so that a reset in between binds once more.
-    let resets = RESETS.load(Ordering::Acquire);
+    // Acquire: as in `is_bound`. Read before the context is, so that a change in between binds once more.
+    let changes = CHANGES.load(Ordering::Acquire);
     cu::ctx_set_current(device_at(index)?.context()?)?;
     CURRENT.set(index);
-    BOUND_AT.set(resets);
+    BOUND_AT.set(changes);
+    super::load_code(index);
     Ok(())
 }
 
@@ -159,7 +166,9 @@ pub(super) fn with_device<R>(index: usize, body: impl FnOnce() -> HipResult<R>) 
         return body();
     }
     cu::ctx_push_current(device_at(index)?.context()?)?;
+    let outer = CURRENT.replace(index);
     let result = body();
+    CURRENT.set(outer);
     got(cu::ctx_pop_current).and(result)
 }
 

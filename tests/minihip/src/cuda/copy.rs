@@ -1,7 +1,7 @@
 //! Copies.
 //!
-//! The driver finds out from the address where memory is; HIP's copy kind says no more than that and is ignored, except
-//! where it contradicts a symbol. Sizes are checked against the allocation before a large copy starts: HIP fails, where
+//! The driver finds out from the address where memory is; HIP's copy kind says no more than that. It has to be one, and must
+//! not contradict a symbol; beyond that it is ignored. Sizes are checked against the allocation before a large copy starts: HIP fails, where
 //! the driver might read a program's memory up to the first page that is not there.
 
 use super::abi::{ARRAY, DEVICE, HOST, Memcpy3D, UNIFIED};
@@ -21,6 +21,13 @@ use crate::exports::{MemcpyAttributes, Plan, VolumeOp};
 
 /// Copies from this size on are checked against the sizes of both allocations.
 const CHECKED_BYTES: usize = 1 << 20;
+
+/// Fails with `hipErrorInvalidMemcpyDirection` on a kind that is none; the driver has no kinds.
+pub(super) fn check_kind(kind: i32) -> HipResult {
+    /// `hipMemcpyDeviceToDeviceNoCU`.
+    const WITHOUT_COMPUTE_UNITS: i32 = 1024;
+    if matches!(kind, 0..=4 | WITHOUT_COMPUTE_UNITS) { Ok(()) } else { Err(HipError::INVALID_DIRECTION) }
+}
 
 /// Whether an allocation the driver knows at `address` has `len_bytes` from there; memory it does not know is taken.
 fn check_range(address: usize, len_bytes: usize) -> HipResult {
@@ -175,6 +182,7 @@ fn array_end(array: &Array, at: [usize; 3], extent: [usize; 3]) -> HipResult<End
 
 /// `hipMemcpy3D`: where an array is involved, widths count its elements.
 pub(super) fn of_volume(params: &Memcpy3DParms) -> HipResult<Option<Memcpy3D>> {
+    check_kind(params.kind)?;
     let [src_array, dst_array] = named(params)?;
     let Some(element_bytes) = src_array.as_ref().or(dst_array.as_ref()).map(|array| array.element_bytes()) else {
         return linear_copy(&Plan::volume(params)?);
@@ -433,11 +441,26 @@ pub(super) fn hip_driver_volume(copy: &Memcpy3D) -> DrvMemcpy3D {
 const LEGACY: usize = 0;
 
 cuda_api! {
-    fn hipMemcpy(dst: usize, src: usize, len_bytes: usize, _kind: i32) { blocking(dst, src, len_bytes) }
-    fn hipMemcpy_spt(dst: usize, src: usize, len_bytes: usize, _kind: i32) { blocking_on(dst, src, len_bytes, spt(LEGACY)) }
-    fn hipMemcpyAsync(dst: usize, src: usize, len_bytes: usize, _kind: i32, stream: usize) { enqueue(dst, src, len_bytes, stream) }
-    fn hipMemcpyAsync_spt(dst: usize, src: usize, len_bytes: usize, _kind: i32, stream: usize) { enqueue(dst, src, len_bytes, spt(stream)) }
-    fn hipMemcpyWithStream(dst: usize, src: usize, len_bytes: usize, _kind: i32, stream: usize) { blocking_on(dst, src, len_bytes, stream) }
+    fn hipMemcpy(dst: usize, src: usize, len_bytes: usize, kind: i32) {
+        check_kind(kind)?;
+        blocking(dst, src, len_bytes)
+    }
+    fn hipMemcpy_spt(dst: usize, src: usize, len_bytes: usize, kind: i32) {
+        check_kind(kind)?;
+        blocking_on(dst, src, len_bytes, spt(LEGACY))
+    }
+    fn hipMemcpyAsync(dst: usize, src: usize, len_bytes: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
+        enqueue(dst, src, len_bytes, stream)
+    }
+    fn hipMemcpyAsync_spt(dst: usize, src: usize, len_bytes: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
+        enqueue(dst, src, len_bytes, spt(stream))
+    }
+    fn hipMemcpyWithStream(dst: usize, src: usize, len_bytes: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
+        blocking_on(dst, src, len_bytes, stream)
+    }
     fn hipMemcpyHtoD(dst: usize, src: usize, len_bytes: usize) { blocking(dst, src, len_bytes) }
     fn hipMemcpyDtoH(dst: usize, src: usize, len_bytes: usize) { blocking(dst, src, len_bytes) }
     fn hipMemcpyDtoD(dst: usize, src: usize, len_bytes: usize) { blocking(dst, src, len_bytes) }
@@ -460,16 +483,20 @@ cuda_api! {
         check_linear(dst, src, len_bytes)?;
         on(stream, |stream| cu::memcpy_peer_async(dst, dst_context, src, src_context, len_bytes, stream))
     }
-    fn hipMemcpy2D(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2D(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(dst, dpitch, src, spitch, width, height)?, LEGACY)
     }
-    fn hipMemcpy2D_spt(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32) {
+    fn hipMemcpy2D_spt(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32) {
+        check_kind(kind)?;
         submit_blocking(rows(dst, dpitch, src, spitch, width, height)?, spt(LEGACY))
     }
-    fn hipMemcpy2DAsync(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DAsync(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(dst, dpitch, src, spitch, width, height)?, stream)
     }
-    fn hipMemcpy2DAsync_spt(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, _kind: i32, stream: usize) {
+    fn hipMemcpy2DAsync_spt(dst: usize, dpitch: usize, src: usize, spitch: usize, width: usize, height: usize, kind: i32, stream: usize) {
+        check_kind(kind)?;
         submit(rows(dst, dpitch, src, spitch, width, height)?, spt(stream))
     }
     fn hipMemcpyParam2D(params: In<Memcpy2D>) { submit_blocking(of_driver_rows(&params.get()?)?, LEGACY) }

@@ -1,6 +1,6 @@
 //! What compiled programs register before `main`, loaded on a device when that device first needs it.
 
-use super::context::{device_at, with_device};
+use super::context::{bind_again, device_at, with_device};
 use super::driver as cu;
 use super::handles::{FIRST_FREE_TAG, advance_generation, cached};
 use super::managed;
@@ -20,9 +20,19 @@ const WRAPPER_MAGICS: [u32; 2] = [0x4850_4946, 0x4849_5046];
 #[derive(Debug)]
 struct Binary {
     bundle: usize,
-    modules: Mutex<HashMap<usize, HipResult<usize>>>,
+    modules: Mutex<HashMap<usize, Loaded>>,
     /// Names of registered managed variables and their memory.
     managed: Mutex<Vec<(CString, usize)>>,
+}
+
+/// What a device has of a fat binary.
+#[derive(Clone, Copy, Debug)]
+struct Loaded {
+    module: HipResult<usize>,
+    /// Kernels that were known when they were last loaded.
+    kernels: usize,
+    /// Managed variables that its pointers lead to.
+    managed: usize,
 }
 
 /// A kernel or a variable known by a host address.
@@ -93,6 +103,7 @@ pub(crate) fn register_function(binary: usize, host: usize, name: &CStr) {
         }
     });
     advance_generation();
+    bind_again();
 }
 
 /// `__hipRegisterVar`.
@@ -113,30 +124,51 @@ pub(crate) fn register_managed(binary: usize, host: usize, name: &CStr, initial:
     lock(&binary.managed).push((name.to_owned(), storage));
     let symbol = Symbol { name: name.to_owned(), binary, len_bytes: initial.len(), managed: Some(storage) };
     change(|known| known.variables.insert(host, Arc::new(symbol)));
+    bind_again();
     Ok(storage)
 }
 
 impl Binary {
-    /// The module on `device`, which is current.
+    /// The module on `device`, which is current, with all of its kernels: the driver loads each when it is first asked for.
     fn module(self: &Arc<Self>, device: usize) -> HipResult<usize> {
-        *lock(&self.modules).entry(device).or_insert_with(|| {
-            let module = relaxed(|| module::load(image_at(self.bundle)?))?;
-            for (name, storage) in lock(&self.managed).iter() {
-                relaxed(|| managed::point(module, name, *storage))?;
-            }
-            // All of its kernels now: loading one later could wait for kernels that run by then.
-            let all: Vec<(usize, Arc<Symbol>)> = look(|known| {
-                let own = known.functions.iter().filter(|(_, symbol)| Arc::ptr_eq(&symbol.binary, self));
-                Some(own.map(|(host, symbol)| (*host, Arc::clone(symbol))).collect())
-            })
-            .unwrap_or_default();
+        let mut modules = lock(&self.modules);
+        let loaded = modules.entry(device).or_insert_with(|| Loaded {
+            module: relaxed(|| module::load(image_at(self.bundle)?)),
+            kernels: 0,
+            managed: 0,
+        });
+        let module = loaded.module?;
+        for (name, storage) in &lock(&self.managed)[loaded.managed..] {
+            relaxed(|| managed::point(module, name, *storage))?;
+            loaded.managed += 1;
+        }
+        let all: Vec<(usize, Arc<Symbol>)> = look(|known| {
+            let own = known.functions.iter().filter(|(_, symbol)| Arc::ptr_eq(&symbol.binary, self));
+            Some(own.map(|(host, symbol)| (*host, Arc::clone(symbol))).collect())
+        })
+        .unwrap_or_default();
+        if all.len() != loaded.kernels {
+            loaded.kernels = all.len();
             for (host, symbol) in all {
                 // A stub whose kernel the bundle lacks is an error of the launch that asks for it.
                 let _ = module::function(module, &symbol.name, host);
             }
-            Ok(module)
-        })
+        }
+        Ok(module)
     }
+}
+
+/// Loads everything that is registered so far on `device`, which is current. What has no code for it is an error of the call
+/// that asks for it.
+pub(super) fn load(device: usize) {
+    for binary in binaries() {
+        let _ = binary.module(device);
+    }
+}
+
+/// What is registered.
+fn binaries() -> Vec<Arc<Binary>> {
+    look(|known| Some(known.binaries.values().map(Arc::clone).collect())).unwrap_or_default()
 }
 
 /// The function a launch names on device `device`: that of a registered host stub, or a module's function itself. Fails
@@ -188,12 +220,9 @@ pub(super) fn variable(host: usize, device: usize) -> HipResult<(usize, usize)> 
 /// Forgets what was loaded on a device that was reset.
 pub(super) fn forget_device(device: usize) -> HipResult {
     device_at(device)?;
-    look(|known| {
-        for binary in known.binaries.values() {
-            lock(&binary.modules).remove(&device);
-        }
-        Some(())
-    });
+    for binary in binaries() {
+        lock(&binary.modules).remove(&device);
+    }
     advance_generation();
     Ok(())
 }

@@ -4,7 +4,9 @@ use super::abi::{
     DriverBatchNode, HostNodeParams as DriverHost, KernelNodeParams as DriverKernel, Memcpy3D, MemsetNodeParams,
 };
 use super::context::{current, current_index};
-use super::copy::{from_symbol, hip_driver_volume, hip_volume, of_driver_volume, of_volume, to_symbol, volume};
+use super::copy::{
+    check_kind, from_symbol, hip_driver_volume, hip_volume, of_driver_volume, of_volume, to_symbol, volume,
+};
 use super::cuda_api;
 use super::driver::{self as cu, got};
 use super::fat_binary::function;
@@ -96,6 +98,7 @@ pub(super) fn driver_copy(params: &DrvMemcpy3D) -> HipResult<Memcpy3D> {
 
 /// One row.
 pub(super) fn row(dst: usize, src: usize, len_bytes: usize, kind: i32) -> HipResult<Memcpy3D> {
+    check_kind(kind)?;
     if len_bytes == 0 { Err(HipError::INVALID_VALUE) } else { volume(&Plan::linear(dst, src, len_bytes, kind)) }
 }
 

@@ -20,7 +20,10 @@
 //! | `extra` launches | ends with 0, exact parameter size | ends with 3, a buffer at least that long | [`launch`] |
 //! | grids of the `hipExt` launches | blocks | threads | [`launch`] |
 //! | priorities | 0 lowest, negative higher | 1 to -1; 1 and 0 are CUDA's 0 | [`stream`] |
-//! | waits on memory with a mask | none | only the full mask, else `hipErrorNotSupported` | [`stream`] |
+//! | waits on memory with a mask | none | a kernel that looks until the masked value is as wanted | [`masked_wait`] |
+//! | code of the program | loaded at its first launch, which waits for all work of the device | loaded when the device is first used | [`fat_binary`] |
+//! | copy kinds | none | refused where it is none | [`copy`] |
+//! | descriptors of memory | one and the same file | a file each | [`descriptor`] |
 //! | addresses asked for | given out only if they were free when the driver started, in blocks of 32 MiB | what is kept free for later counts as free | [`address_space`] |
 //! | `SYNC_MEMOPS` of mapped memory | not supported | taken | [`memory`] |
 //! | format of a resource view | must be given | 0: the resource's | [`texture`] |
@@ -44,6 +47,7 @@ mod attributes;
 mod capture;
 mod context;
 mod copy;
+mod descriptor;
 mod device;
 mod driver;
 mod error;
@@ -61,6 +65,7 @@ mod launch;
 mod library;
 pub(crate) mod link;
 mod managed;
+mod masked_wait;
 mod memory;
 mod module;
 mod pool;
@@ -287,6 +292,14 @@ pub(crate) fn not_supported(name: &'static str) -> i32 {
     api::enter(name, || Err(HipError::NOT_SUPPORTED))
 }
 
+/// Loads on device `index`, which is current, what launches may need. The driver waits for all work of a device before it
+/// loads code there, so a kernel that is first launched while a stream waits for a value would wait for that stream, also
+/// where the value is the kernel's own; HIP's runtime loads without waiting.
+fn load_code(index: usize) {
+    fat_binary::load(index);
+    masked_wait::load(index);
+}
+
 /// Forgets everything that was made on a device that is about to be reset.
 fn forget_device(index: usize) -> HipResult {
     handles::STREAMS.forget_device(index);
@@ -294,6 +307,7 @@ fn forget_device(index: usize) -> HipResult {
     library::forget_device(index);
     module::forget_device(index);
     managed::forget_device(index);
+    masked_wait::forget_device(index);
     memory::forget_device(index);
     fat_binary::forget_device(index)
 }

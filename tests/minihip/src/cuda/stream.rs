@@ -4,6 +4,7 @@ use super::context::{current_index, device_at};
 use super::cuda_api;
 use super::driver::{self as cu, got};
 use super::handles::{self, STREAMS, on, spt};
+use super::masked_wait::{self, Width};
 use crate::abi::HostFn;
 use crate::api::{In, Out};
 use crate::error::{HipError, HipResult};
@@ -90,11 +91,6 @@ fn add_callback(handle: usize, function: Option<StreamCallback>, user_data: usiz
     })
 }
 
-/// The driver's waits have no mask: only the one that leaves every bit is honoured.
-fn check_mask(mask: u64, every_bit: u64) -> HipResult {
-    if mask == every_bit { Ok(()) } else { Err(HipError::NOT_SUPPORTED) }
-}
-
 cuda_api! {
     fn hipStreamCreate(out: Out<usize>) { create(out, 0, 0) }
     fn hipStreamCreateWithFlags(out: Out<usize>, flags: u32) { create(out, flags, 0) }
@@ -172,12 +168,10 @@ cuda_api! {
         add_callback(spt(handle), function, user_data, flags)
     }
     fn hipStreamWaitValue32(handle: usize, address: usize, value: u32, flags: u32, mask: u32) {
-        check_mask(mask.into(), u32::MAX.into())?;
-        on(handle, |stream| cu::stream_wait_value32(stream, address, value, flags))
+        masked_wait::wait(handle, address, Width::Bits32, value.into(), mask.into(), flags)
     }
     fn hipStreamWaitValue64(handle: usize, address: usize, value: u64, flags: u32, mask: u64) {
-        check_mask(mask, u64::MAX)?;
-        on(handle, |stream| cu::stream_wait_value64(stream, address, value, flags))
+        masked_wait::wait(handle, address, Width::Bits64, value, mask, flags)
     }
     // HIP has no flags for writes; the driver's default has the memory barrier HIP's has.
     fn hipStreamWriteValue32(handle: usize, address: usize, value: u32, _flags: u32) {
@@ -198,7 +192,5 @@ mod tests {
     #[test]
     fn only_high_priority_differs_for_the_driver() {
         assert_eq!([-1, 0, 1].map(|priority| driver_priority(priority, -5)), [-5, 0, 0]);
-        assert_eq!(check_mask(u64::MAX, u64::MAX), Ok(()));
-        assert_eq!(check_mask(0xFF, u32::MAX.into()), Err(HipError::NOT_SUPPORTED));
     }
 }

@@ -2,10 +2,15 @@
 
 use super::abi::MemAllocationProp as DriverProp;
 use super::cuda_api;
+use super::descriptor;
 use super::driver::{self as cu, got};
 use crate::abi::{MemAccessDesc, MemAllocationProp, MemLocation};
 use crate::api::{In, Out};
 use crate::error::HipError;
+use std::os::fd::AsRawFd;
+
+/// `hipMemHandleTypePosixFileDescriptor`.
+const DESCRIPTOR: i32 = 1;
 
 fn to_driver(props: MemAllocationProp) -> DriverProp {
     let props = props.normalized();
@@ -73,13 +78,16 @@ cuda_api! {
     fn hipMemExportToShareableHandle(out: Out<i32>, handle: usize, handle_type: i32, flags: u64) {
         out.check()?;
         // Only file descriptors fit the result.
-        if handle_type != 1 {
+        if handle_type != DESCRIPTOR {
             return Err(HipError::NOT_SUPPORTED);
         }
-        out.set(got(|descriptor| cu::mem_export(descriptor, handle, handle_type, flags))?)
+        out.set(descriptor::give_out(got(|descriptor| cu::mem_export(descriptor, handle, handle_type, flags))?))
     }
     fn hipMemImportFromShareableHandle(out: Out<usize>, descriptor: usize, handle_type: i32) {
         out.check()?;
-        out.set(got(|handle| cu::mem_import(handle, descriptor, handle_type))?)
+        // What this backend did not give out may still be the driver's, by another of its interfaces.
+        let of_driver = if handle_type == DESCRIPTOR { descriptor::of_driver(descriptor as i32) } else { None };
+        let given = of_driver.as_ref().map_or(descriptor, |file| file.as_raw_fd() as usize);
+        out.set(got(|handle| cu::mem_import(handle, given, handle_type))?)
     }
 }

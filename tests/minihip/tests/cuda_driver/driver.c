@@ -1,15 +1,20 @@
-/* A CUDA driver for machines without one, as far as tests of minihip's cuda backend go: memory, arrays, copies, graphs and the
- * standard kernels, all in host memory and done when the call returns. Layouts are cuda.h's, written down here a second time.
+/* A CUDA driver for machines without one, as far as tests of minihip's cuda backend go: devices, memory, arrays, copies, graphs
+ * and the standard kernels, all in host memory and done when the call returns, but for streams that wait for a value. Layouts are cuda.h's, written down here a second time.
  * It is as strict as the driver where the backend relies on it: what a struct must not mix, what an executable graph refuses. */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../../../kernels/hip_texture.h"
 
-enum { OK, INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500 };
+enum { OK, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500 };
+enum { NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702 };
 enum { HOST = 1, DEVICE = 2, ARRAY = 3, UNIFIED = 4 };
 
 /* ---- memory ---- */
@@ -17,59 +22,60 @@ enum { HOST = 1, DEVICE = 2, ARRAY = 3, UNIFIED = 4 };
 struct range {
   char *base;
   size_t bytes;
-  int kind;
-  int managed;
+  int kind, managed, device;
+  /* Mapped memory: a bit for each device that has access, and one above them. */
+  int access;
+  struct physical *memory;
 };
-static struct range ranges[4096];
+enum { RANGES = 4096 };
+static struct range ranges[RANGES];
 static int range_count;
+static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct range *find(const void *address) {
   for (int i = 0; i < range_count; i++)
     if ((const char *)address >= ranges[i].base && (const char *)address < ranges[i].base + ranges[i].bytes) return &ranges[i];
   return 0;
 }
+/* Adds a range where one has gone, or behind the others: what another thread looks at stays where it is. */
+static int know(struct range is) {
+  int code = OUT_OF_MEMORY;
+  pthread_mutex_lock(&ranges_lock);
+  for (int i = 0; i < RANGES && code; i++)
+    if (i == range_count || !ranges[i].base) {
+      ranges[i] = is, code = OK;
+      if (i == range_count) range_count++;
+    }
+  pthread_mutex_unlock(&ranges_lock);
+  return code;
+}
+
+#include "contexts.h"
+static int cannot_wait(void *stream, const char *what);
+
 static int allocate(void *out, size_t bytes, int kind, int managed) {
-  if (bytes == 0 || range_count == 4096) return INVALID_VALUE;
+  if (bytes == 0) return INVALID_VALUE;
   char *base = aligned_alloc(512, (bytes + 511) / 512 * 512);
   memset(base, 0xa5, bytes);
-  ranges[range_count++] = (struct range){base, bytes, kind, managed};
   *(char **)out = base;
-  return OK;
+  return know((struct range){base, bytes, kind, managed, current_device(), 0, 0});
 }
 static int release(void *address) {
   struct range *found = find(address);
-  if (!found || found->base != address) return INVALID_VALUE;
-  free(found->base);
-  *found = ranges[--range_count];
-  return OK;
+  if (!found || found->base != address || found->memory) return INVALID_VALUE;
+  char *base = found->base;
+  *found = (struct range){0};
+  return free(base), OK;
 }
 
-int cuInit(unsigned flags) { return flags; }
-int cuDeviceGetCount(int *count) { return *count = 1, OK; }
-int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
-int cuDeviceGetName(char *name, int len, int device) { return snprintf(name, len, "no GPU %d", device), OK; }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = 1 << 30, device; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 1 ? 1024 : 1;
-  return device;
-}
-static char context;
-static int resets, current;
-int cuDevicePrimaryCtxRetain(void **out, int device) { return *out = &context, device; }
-/* What was current is so no longer. */
-int cuDevicePrimaryCtxReset_v2(int device) { return resets++, current = 0, device; }
-int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { return (void)flags, device; }
-int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { return *flags = 0, *active = 1, device; }
-int cuCtxSetCurrent(void *wanted) { return current = wanted == &context, wanted == &context ? OK : INVALID_CONTEXT; }
-int cuCtxSynchronize(void) { return current ? OK : INVALID_CONTEXT; }
-int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, OK; }
-int cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0, OK; }
-
-int cuMemAlloc_v2(void *out, size_t bytes) { return current ? allocate(out, bytes, DEVICE, 0) : INVALID_CONTEXT; }
+int cuMemAlloc_v2(void *out, size_t bytes) { return usable() ? usable() : allocate(out, bytes, DEVICE, 0); }
 int cuMemAllocManaged(void *out, size_t bytes, unsigned flags) {
   return flags == 1 ? allocate(out, bytes, DEVICE, 1) : INVALID_VALUE;
 }
 int cuMemHostAlloc(void *out, size_t bytes, unsigned flags) { return (void)flags, allocate(out, bytes, HOST, 0); }
+int cuMemHostGetDevicePointer_v2(void **out, void *address, unsigned flags) {
+  return *out = address, find(address) && !flags ? OK : INVALID_VALUE;
+}
 int cuMemFree_v2(void *address) { return release(address); }
 int cuMemFreeHost(void *address) { return release(address); }
 int cuMemGetAddressRange_v2(void **base, size_t *bytes, void *address) {
@@ -81,19 +87,22 @@ int cuPointerGetAttribute(void *value, int attribute, void *address) {
   if (!found) return INVALID_VALUE;
   if (attribute == 2) return *(int *)value = found->kind, OK;
   if (attribute == 8) return *(char *)value = (char)found->managed, OK;
-  if (attribute == 9) return *(int *)value = 0, OK;
+  if (attribute == 9) return *(int *)value = found->device, OK;
   return *(void **)value = address, OK;
 }
-int cuMemcpy(void *to, const void *from, size_t bytes) { return memmove(to, from, bytes), OK; }
-int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream) { return (void)stream, cuMemcpy(to, from, bytes); }
+int cuMemcpy(void *to, const void *from, size_t bytes) { return usable() ? usable() : (memmove(to, from, bytes), OK); }
+int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream) {
+  return cannot_wait(stream, "a copy") ? INVALID_VALUE : cuMemcpy(to, from, bytes);
+}
 int cuMemcpyPeer(void *to, void *c1, const void *from, void *c2, size_t bytes) {
-  return c1 == c2 ? cuMemcpy(to, from, bytes) : INVALID_CONTEXT;
+  return is_context(c1) && is_context(c2) ? cuMemcpy(to, from, bytes) : INVALID_CONTEXT;
 }
 int cuMemcpyPeerAsync(void *to, void *c1, const void *from, void *c2, size_t bytes, void *s) {
   return (void)s, cuMemcpyPeer(to, c1, from, c2, bytes);
 }
 
 static int fill(char *to, size_t pitch, const void *value, size_t size, size_t width, size_t height) {
+  if (height > 1 && pitch < width * size) return INVALID_VALUE;
   for (size_t y = 0; y < height; y++)
     for (size_t x = 0; x < width; x++) memcpy(to + y * pitch + x * size, value, size);
   return OK;
@@ -209,6 +218,8 @@ static int side(const struct side *s, const struct copy *c, char **at, size_t *p
     if (!*at || s->array || !right) return INVALID_VALUE;
     *pitch = s->pitch, *slice = s->pitch * s->height;
     if ((c->height > 1 && s->pitch < c->width) || (c->depth > 1 && s->height < c->height)) return INVALID_VALUE;
+    size_t end = (s->z + c->depth - 1) * *slice + (s->y + c->height - 1) * *pitch + s->x + c->width;
+    if (found && c->width && c->height && c->depth && end > (size_t)(found->base + found->bytes - *at)) return INVALID_VALUE;
   }
   *at += s->z * *slice + s->y * *pitch + s->x;
   return OK;
@@ -225,7 +236,7 @@ int cuMemcpy3D_v2(const struct copy *c) {
 }
 int cuMemcpy3DAsync_v2(const struct copy *c, void *stream) { return (void)stream, cuMemcpy3D_v2(c); }
 int cuMemcpy3DPeer(const struct copy *c) {
-  return c->src.reserved == &context && c->dst.reserved == &context ? cuMemcpy3D_v2(c) : INVALID_CONTEXT;
+  return is_context(c->src.reserved) && is_context(c->dst.reserved) ? cuMemcpy3D_v2(c) : INVALID_CONTEXT;
 }
 int cuMemcpy3DPeerAsync(const struct copy *c, void *stream) { return (void)stream, cuMemcpy3DPeer(c); }
 
@@ -288,17 +299,8 @@ int cuSurfObjectDestroy(uint64_t o) {
   return o < 64 && fake_surfaces[o].is_live ? (fake_surfaces[o].is_live = 0, OK) : INVALID_VALUE;
 }
 
-/* ---- streams and events: everything is done already ---- */
-
-int cuStreamCreateWithPriority(void **out, unsigned flags, int priority) { return *out = malloc(64), (void)priority, flags > 1; }
-int cuStreamDestroy_v2(void *stream) { return stream ? OK : INVALID_HANDLE; }
-int cuStreamSynchronize(void *stream) { return (void)stream, current ? OK : INVALID_CONTEXT; }
-int cuStreamQuery(void *stream) { return (void)stream, OK; }
-int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { return (void)stream, (void)flags, event ? OK : INVALID_HANDLE; }
-int cuEventCreate(void **out, unsigned flags) { return *out = malloc(64), (void)flags, OK; }
-int cuEventDestroy_v2(void *event) { return event ? OK : INVALID_HANDLE; }
-int cuEventRecord(void *event, void *stream) { return (void)stream, event ? OK : INVALID_HANDLE; }
-int cuEventSynchronize(void *event) { return event ? OK : INVALID_HANDLE; }
+#include "streams.h"
+#include "virtual_memory.h"
 
 /* ---- handles for other processes, and shares of the device ---- */
 

@@ -74,7 +74,7 @@ int cuGraphGetNodes(struct graph *graph, struct node **out, size_t *count) {
 int cuGraphNodeGetType(struct node *node, int *type) { return *type = node->type, OK; }
 int cuGraphAddMemcpyNode(struct node **out, struct graph *g, void *deps, size_t count, const struct copy *c, void *in) {
   (void)deps, (void)count;
-  return in == &context ? (*out = add(g, (struct node){.type = 1, .copy = *c}), OK) : INVALID_CONTEXT;
+  return is_context(in) ? (*out = add(g, (struct node){.type = 1, .copy = *c}), OK) : INVALID_CONTEXT;
 }
 int cuGraphAddKernelNode_v2(struct node **out, struct graph *g, void *deps, size_t count, const struct kernel *k) {
   (void)deps, (void)count;
@@ -101,7 +101,7 @@ int cuGraphExecDestroy(struct graph *exec) { return exec->last = 0, OK; }
 static int is_one_row(const struct copy *c) { return c->height == 1 && c->depth == 1; }
 int cuGraphExecMemcpyNodeSetParams(struct graph *exec, struct node *node, const struct copy *c, void *in) {
   struct node *found;
-  if (cuGraphNodeFindInClone(&found, node, exec) || in != &context || !is_one_row(&found->copy) || !is_one_row(c))
+  if (cuGraphNodeFindInClone(&found, node, exec) || !is_context(in) || !is_one_row(&found->copy) || !is_one_row(c))
     return INVALID_VALUE;
   return found->copy = *c, OK;
 }

@@ -6,11 +6,19 @@ struct named {
   void *memory;
   size_t bytes;
   struct module *module;
+  int is_loaded;
   struct named *next;
 };
 struct module {
   struct named *variables, *functions;
+  int device;
 };
+static const char *name_of(const struct named *function) { return function->name; }
+/* What loads code waits for all work of its device first. */
+static int load_code(void) {
+  if (waits()) return fprintf(stderr, "fake driver: code is loaded while a stream waits, which would wait for it\n"), LAUNCH_TIMEOUT;
+  return usable();
+}
 static struct named *look(struct named *list, const char *name) {
   for (; list; list = list->next)
     if (!strcmp(list->name, name)) return list;
@@ -51,7 +59,10 @@ static void declare_variable(struct module *module, const char *at) {
 int cuModuleLoadDataEx(struct module **out, const char *image, unsigned count, void *options, void *values) {
   (void)options, (void)values;
   if (count || !strstr(image, ".version")) return INVALID_VALUE;
+  int code = load_code();
+  if (code) return code;
   struct module *module = *out = calloc(1, sizeof **out);
+  module->device = current_device();
   for (const char *at = image; (at = strstr(at, ".entry "));) declare(module, &module->functions, at += 7);
   for (const char *at = image; (at = strstr(at, ".global "));) declare_variable(module, at += 8);
   return OK;
@@ -62,7 +73,11 @@ int cuModuleGetGlobal_v2(void **at, size_t *bytes, struct module *module, const 
   return found ? (*at = found->memory, *bytes = found->bytes, OK) : NOT_FOUND;
 }
 int cuModuleGetFunction(struct named **out, struct module *module, const char *name) {
-  return (*out = look(module->functions, name)) ? OK : NOT_FOUND;
+  struct named *found = *out = look(module->functions, name);
+  if (!found) return NOT_FOUND;
+  /* Kernels are loaded when they are first asked for. */
+  int code = found->is_loaded ? OK : load_code();
+  return found->is_loaded = found->is_loaded || !code, code;
 }
 int cuModuleGetFunctionCount(unsigned *count, struct module *module) {
   *count = 0;
@@ -231,13 +246,41 @@ static void run(const struct named *function, void **params) {
       data[i] += word(params, 1) + *(uint32_t *)look(function->module->variables, "operand")->memory;
   if (!strcmp(name, "mix"))
     for (unsigned i = 0; i < word(params, 3); i++) data[i] = data[i] * word(params, 1) + word(params, 2);
+  if (!strcmp(name, "mix_from"))
+    for (unsigned i = 0; i < word(params, 3); i++) data[i] = data[i] * word(params, 2) + ((uint32_t *)wide(params, 1))[i];
   if (!strcmp(name, "iota"))
     for (unsigned i = 0; i < word(params, 2); i++) data[i] = word(params, 1) + i;
   if (!strcmp(name, "fill"))
     for (unsigned i = 0; i < word(params, 2); i++) data[i] = word(params, 1);
+  if (!strcmp(name, "use_counter")) {
+    uint32_t *counter = look(function->module->variables, "launch_counter")->memory;
+    uint32_t *table = look(function->module->variables, "step_table")->memory;
+    for (unsigned i = 0; i < word(params, 2); i++) data[i] = *counter * 1000000u + table[i % 4];
+    *counter += word(params, 1);
+  }
 }
+/* Sizes of the arguments of kernels that may have to wait for their stream; those of 8 bytes are addresses. */
+static const struct {
+  const char *name, *sizes;
+} known_kernels[] = {{"mix", "8444"},         {"mix_from", "8844"},        {"iota", "844"}, {"fill", "844"},
+                     {"use_counter", "844"}, {"minihip_wait_32", "8vv4"}, {"minihip_wait_64", "8vv4"}};
 int cuLaunchKernel(struct named *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void *stream, void **params, void **extra) {
-  (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+  (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+  int code = of_stream(stream);
+  if (code) return code;
+  if (f->module->device != current_device()) return INVALID_HANDLE;
+  const char *sizes = "";
+  for (size_t i = 0; i < sizeof known_kernels / sizeof *known_kernels; i++)
+    if (!strcmp(known_kernels[i].name, f->name)) sizes = known_kernels[i].sizes;
+  struct operation is = {.kind = LAUNCH, .function = f};
+  for (int i = 0; sizes[i]; i++) {
+    memcpy(&is.arguments[i], params[i], sizes[i] == '4' ? 4 : 8);
+    is.params[i] = &is.arguments[i];
+    if (sizes[i] == '8') touch((void *)is.arguments[i]);
+  }
+  if (contexts[current_device()].broken) return OK;
+  if (*sizes) return submit(stream, is), OK;
+  if (cannot_wait(stream, f->name)) return INVALID_VALUE;
   return run(f, params), OK;
 }
