@@ -58,7 +58,7 @@ pub(crate) fn describe(archive: &Archive, failures: &[Failure]) -> Vec<String> {
     // Nothing was kept for this during the run: the archive is gone over once more, up to the last event that failed.
     let index = EventIndex::new(archive.streams().len());
     if !failures.is_empty() {
-        index.reached(0, &Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()));
+        index.reached(&Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()));
     }
     let records = index.find(failures.iter().map(|failure| failure.event));
     let describe = |failure: &Failure| {

@@ -42,7 +42,6 @@ pub(crate) struct Reader<'a> {
     assignment: Assignment,
     index: Option<Arc<EventIndex<'a>>>,
     timeline: Timeline<'a>,
-    events: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -54,7 +53,7 @@ impl<'a> Reader<'a> {
         index: Option<Arc<EventIndex<'a>>>,
     ) -> Self {
         let timeline = Timeline::new(archive.streams(), Arc::clone(delayed));
-        Reader { archive, assignment: assignment.clone(), index, timeline, events: 0 }
+        Reader { archive, assignment: assignment.clone(), index, timeline }
     }
 
     /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
@@ -81,14 +80,11 @@ impl<'a> Iterator for Reader<'a> {
 
     fn next(&mut self) -> Option<Arrival<'a>> {
         if let Some(index) = &self.index {
-            index.reached(self.events, &self.timeline);
+            index.reached(&self.timeline);
         }
         let point = self.timeline.next()?;
         let blocks_others = match &point {
-            Point::Begin { lane, record, span } => {
-                self.events += 1;
-                self.blocks_others(*lane, record, *span)
-            }
+            Point::Begin { lane, record, span, .. } => self.blocks_others(*lane, record, *span),
             _ => false,
         };
         let (in_flight, last_tick) = (self.timeline.in_flight().len(), self.timeline.last_tick());

@@ -274,6 +274,9 @@ impl<'a> Planner<'a> {
         if blocks_others {
             flags |= flag::HAND_OFF;
         }
+        if begin != record.begin() {
+            flags |= flag::DELAYED;
+        }
         match api.effect {
             Effect::Query if record.ret() == 0 => flags |= flag::REPEAT_UNTIL_SUCCESS,
             Effect::Query if record.ret() == NOT_READY => flags |= flag::NOT_READY_FINE,

@@ -54,6 +54,12 @@ impl Delayed {
         }
     }
 
+    /// Those of these calls, with their new entry ticks.
+    #[cfg(test)]
+    pub(super) fn to<'a>(calls: impl Iterator<Item = (Record<'a>, u64)>) -> Self {
+        Delayed { begins: calls.map(|(record, begin)| (key(&record), begin)).collect() }
+    }
+
     /// Those of an archive in which work waits for values.
     pub(crate) fn find(archive: &Archive) -> Self {
         let mut search = Search::new(archive.streams().len());
@@ -61,7 +67,7 @@ impl Delayed {
         let mut devices = vec![0; archive.streams().len()];
         for point in Timeline::new(archive.streams(), Self::default().into()) {
             match point {
-                Point::Begin { lane, record, span } => {
+                Point::Begin { lane, record, span, .. } => {
                     let api = archive.row_of(&record);
                     let device = &mut devices[lane as usize];
                     if api.is_some_and(|api| api.name == "hipSetDevice") && record.ret() == 0 {
