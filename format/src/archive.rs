@@ -197,6 +197,9 @@ pub enum Warning {
         /// What is wrong.
         damage: KernelDamage,
     },
+    /// Of the processes of a root only this one is left.
+    #[error("{0}")]
+    Processes(#[from] MissingProcesses),
     /// Region sidecars cannot be read, or do not fit each other.
     #[error("{}: {fault}", path.display())]
     Regions {
@@ -205,6 +208,43 @@ pub enum Warning {
         /// What is wrong.
         fault: String,
     },
+}
+
+/// Processes that a root's manifest lists and that are not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} lists processes that are not there: {}; copy the archive again, whole, or have --repair take them off the list",
+    path.display(),
+    pids.iter().map(|pid| format!("{PROCESS_PREFIX}{pid}")).collect::<Vec<_>>().join(", ")
+)]
+pub struct MissingProcesses {
+    /// The root's manifest.
+    pub path: PathBuf,
+    /// Their process ids.
+    pub pids: Vec<u64>,
+}
+
+impl MissingProcesses {
+    /// Those of the root at a path. `None` where all are there, or the path is no root with a manifest of its own.
+    pub fn of(path: &Path) -> Option<Self> {
+        let source = Source::of(path).ok()?;
+        if is_process_dir(&source, path) {
+            return None;
+        }
+        let manifest_path = path.join(manifest::FILE);
+        let manifest = RootManifest::read_from(&source, &manifest_path).ok()?;
+        let mut there: Vec<u64> = process_dirs(&source, path).ok()?.into_iter().map(|(pid, _)| pid).collect();
+        let mut pids: Vec<u64> = manifest.processes.iter().map(|process| process.pid).collect();
+        // After `exec` a process id has several directories, and is listed as often.
+        pids.retain(|pid| match there.iter().position(|found| found == pid) {
+            Some(position) => {
+                there.swap_remove(position);
+                false
+            }
+            None => true,
+        });
+        (!pids.is_empty()).then_some(MissingProcesses { path: manifest_path, pids })
+    }
 }
 
 /// An API as an archive names it.
@@ -257,12 +297,13 @@ impl Archive {
     /// As [`Self::open`].
     pub fn open_with(path: &Path, damaged: Damaged) -> Result<Self, ArchiveError> {
         let source = Source::of(path)?;
+        let missing = MissingProcesses::of(path);
         let path = resolve(&source, path)?;
         if upstream::is_upstream(&path) && !is_process_dir(&source, &path) {
             return Self::open_upstream(path, damaged);
         }
         let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE))?;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<Warning> = missing.into_iter().map(Warning::Processes).collect();
         let streams = open_streams(&source, &path, &manifest, damaged, &mut warnings)?;
         let mut open_store = |dir: &str| -> Result<BlobStore, ArchiveError> {
             let store = BlobStore::open_from(source.clone(), &path.join(dir))?;

@@ -485,6 +485,30 @@ impl BlobStore {
         Ok(Some(contents.len()))
     }
 
+    /// Whether the contents of a number are there, in their length; their hash is not looked at. `Ok(false)`: it has none.
+    ///
+    /// # Errors
+    /// A pack that cannot be read or is too short.
+    pub fn holds(&self, number: u64) -> Result<bool, BlobError> {
+        let Some(Found { entry, pack, .. }) = self.find(number) else {
+            return Ok(false);
+        };
+        if entry.len_bytes == 0 {
+            return Ok(true);
+        }
+        let pack_bytes = self.opened(pack)?.as_ref().map_or(0, Content::len_bytes);
+        match entry.offset_bytes.checked_add(entry.len_bytes) {
+            Some(end) if end <= pack_bytes => Ok(true),
+            _ => Err(BlobError::Bounds {
+                number,
+                path: pack.path.clone(),
+                offset_bytes: entry.offset_bytes,
+                len_bytes: entry.len_bytes,
+                pack_bytes,
+            }),
+        }
+    }
+
     fn find(&self, number: u64) -> Option<Found<'_>> {
         let position = self.index.position(number)?;
         let entry = &self.index.entries[position];
@@ -492,15 +516,20 @@ impl BlobStore {
         Some(Found { entry, pack: &self.packs[&entry.pack], verified })
     }
 
-    fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
-        if entry.len_bytes == 0 {
-            return Ok(Cow::Borrowed(&[]));
-        }
+    /// A pack's content; `None` within: an empty file.
+    fn opened<'a>(&self, pack: &'a Pack) -> Result<&'a Option<Content>, BlobError> {
         let open = || {
             let missing = || BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() };
             missing_or(&pack.path, self.source.content(&pack.path))?.ok_or_else(missing)
         };
-        let content = pack.content.get_or_init(open).as_ref().map_err(Clone::clone)?;
+        pack.content.get_or_init(open).as_ref().map_err(Clone::clone)
+    }
+
+    fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
+        if entry.len_bytes == 0 {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        let content = self.opened(pack)?;
         let found = match content {
             Some(content) => content.slice(entry.offset_bytes, entry.len_bytes),
             None => Ok(None),

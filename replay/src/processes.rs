@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hrr_format::archive::{ArchiveError, ArchiveRoot, Process};
+use hrr_format::archive::{ArchiveError, ArchiveRoot, MissingProcesses, Process};
 use hrr_format::manifest::RANK_VARIABLES;
 
 /// Names the directory of the process that this one replays, of those in the root on its command line.
@@ -168,12 +168,13 @@ struct Ended {
 }
 
 /// Replays every process of a root, all at the same time, with the arguments of this process. Returns the exit code: the
-/// greatest of the processes'.
+/// greatest of the processes', and not 0 where one that the root lists is not there.
 ///
 /// # Errors
 /// Why a process could not be started; those that were are ended.
 pub fn replay_all(root: &Path, out: &mut impl Write) -> Result<u8, ProcessesError> {
     let processes = ArchiveRoot::open(root)?.processes;
+    let missing = MissingProcesses::of(root);
     let mut replaying = Vec::new();
     for process in &processes {
         match start(&process.path) {
@@ -205,7 +206,14 @@ pub fn replay_all(root: &Path, out: &mut impl Write) -> Result<u8, ProcessesErro
             path: one.path,
         })
         .collect();
-    Ok(summarise(&ended, ready, setup, begun.elapsed(), out))
+    let code = summarise(&ended, ready, setup, begun.elapsed(), out);
+    match missing {
+        Some(missing) => {
+            eprintln!("hrr-playback: {missing}");
+            Ok(code.max(1))
+        }
+        None => Ok(code),
+    }
 }
 
 fn start(path: &Path) -> io::Result<Replaying> {

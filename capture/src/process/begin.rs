@@ -13,6 +13,7 @@ use hrr_format::stream_file::ContentsMode;
 use super::fork::install_fork_handler;
 use super::quiet::register_barrier;
 use super::{FORKED, GATE, PROCESS, Process, STARTING, current, gate};
+use crate::alive::Alive;
 use crate::clock::{self, Origin};
 use crate::config::{self, Config, Request};
 use crate::contents::allocations::Allocations;
@@ -126,6 +127,7 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
     let pid = std::process::id();
     let root = config.root.clone();
     files::ensure_dir(&root).map_err(|error| (root.clone(), error))?;
+    files::hold(&root);
     let dir = new_process_dir(&root, pid)?;
     let events = dir.join(EVENTS_DIR);
     files::create_dir(&events).map_err(|error| (events, error))?;
@@ -152,12 +154,14 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         pid,
         parent_pid: std::os::unix::process::parent_id(),
         origin: Origin::now(),
+        command: manifest::command_line(),
         background: Background::start(),
         streams: Mutex::default(),
         threads: AtomicU32::new(0),
         closed_events: AtomicU64::new(0),
         unsized_launches: AtomicU64::new(0),
         manifest: Mutex::default(),
+        alive: Alive::default(),
     };
     let process: &'static Process = Box::leak(Box::new(process));
     manifest::write(process, manifest::Completeness::Begun)

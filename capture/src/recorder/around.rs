@@ -11,18 +11,25 @@ use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited};
-use crate::hooks::HookCall;
+use crate::hooks::{Hook, HookCall};
 use crate::plan::{OrderRole, Plan, Route};
 use crate::sections::{Draft, Transfers};
 use crate::unnoticed::Unnoticed;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process, runtime};
 
+/// Whether what is done around a call may come to a cancellation point, or change `errno`: with files, contents and the runtime. What
+/// is recorded of other calls is gathered from memory alone, and they are spared the guard (11 ns, twice).
+#[inline]
+pub(super) fn reaches_out(plan: &Plan) -> bool {
+    plan.hook != Hook::None || process::current().blobs().is_some() || graph_copies::capturing()
+}
+
 /// What follows a call whose record is complete: handles and memory it gave out are remembered, results that it made
 /// visible are snapshotted.
 #[cold]
 pub(super) unsafe fn after_call(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
-    let _unnoticed = Unnoticed::new();
+    let _unnoticed = reaches_out(call.plan).then(Unnoticed::new);
     let done = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the contract of `leave`.
         unsafe { follow_up(stream, call, code, raw) }

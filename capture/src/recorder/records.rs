@@ -10,7 +10,7 @@ use hrr_format::record::{
 };
 
 use super::Scratch;
-use super::around::{before_launch, before_work};
+use super::around::{before_launch, before_work, reaches_out};
 use crate::contents::host_memory;
 use crate::os_handle::file_of;
 use crate::plan::Plan;
@@ -205,7 +205,7 @@ pub(super) unsafe fn write_general(
     words: &[u64],
     plan: &'static Plan,
 ) -> *mut u8 {
-    let _unnoticed = Unnoticed::new();
+    let _unnoticed = reaches_out(plan).then(Unnoticed::new);
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let Scratch { drafts, transfers, in_call, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {

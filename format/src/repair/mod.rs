@@ -268,6 +268,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         event_count: 0,
         blob_count: 0,
         code_object_count: 0,
+        stored: None,
         kernel_count: 0,
         thread_count: 0,
         clock: Clock { tick_at_start, ..Clock::default() },

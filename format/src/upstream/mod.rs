@@ -101,6 +101,7 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         event_count: told.event_count,
         blob_count: told.blob_count,
         code_object_count: 0,
+        stored: None,
         kernel_count: 0,
         thread_count: 0,
         clock: Clock::default(),
