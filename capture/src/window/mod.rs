@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`trigger`] | what opens and closes a window |
 //! | [`keep`], [`objects`] | outside a window: which calls matter later, and what the program has made and not ended |
+//! | [`exports`] | what the program has exported, by which it may have more |
 //! | [`outside`] | entry and return of a call outside a window |
 //! | [`preamble`], [`contents`] | at its opening: the kept calls, and what device memory holds, written in front of it |
 //! | [`api`] | `hrr_capture_start` and `hrr_capture_stop` |
@@ -17,6 +18,7 @@
 
 pub(crate) mod api;
 mod contents;
+mod exports;
 mod idle;
 pub(crate) mod keep;
 pub(crate) mod objects;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use hrr_format::catalogue::{Api, HandleKind, Role, STRUCTS};
 use hrr_format::record::{Record, SectionTag};
 
+use super::exports::{Export, Exports};
 use super::keep::{self, Setting};
 
 /// Entries are swept when they have grown to this many times what the last sweep left.
@@ -100,6 +101,8 @@ pub(crate) struct Objects {
     memory: BTreeMap<u64, (u64, Id)>,
     /// Reserved address ranges.
     ranges: BTreeMap<u64, (u64, Id)>,
+    /// Handles and files by which memory and events can be had again.
+    exports: Exports,
     /// Length in bytes of each device variable, by its host symbol.
     variables: HashMap<u64, u64>,
     /// Modules, and names of variables in them that are texture references: the runtime's own, which it fills.
@@ -351,6 +354,18 @@ impl Objects {
             // The program asked for what is known.
             return;
         }
+        if let Some(export) = Export::given_out(api, &parsed) {
+            if self.exports.known(&export).is_some_and(|id| self.alive(id)) {
+                return;
+            }
+            // A handle goes with what it was made of; a file has descriptors.
+            let parent = uses.first().copied().filter(|_| matches!(export, Export::Handle(_)));
+            let id = self.new_object(&Object { parent, ..object });
+            let before = self.exports.insert(export, id);
+            self.replaced(before);
+            made.push(id);
+        }
+        let taken = Export::taken(api, &parsed).map(|export| self.exports.find(&export)).unwrap_or_default();
         if let Some(symbol) = keep::registered_variable(api, &parsed) {
             self.variables.insert(symbol.0, symbol.1);
         }
@@ -375,6 +390,7 @@ impl Objects {
             .then(|| Setting::of(api, device, &parsed))
             .flatten();
         uses.extend(scanned);
+        uses.extend(taken);
         if !made.is_empty() {
             for id in &uses {
                 if let Some(object) = self.objects.get_mut(id) {
@@ -502,6 +518,11 @@ impl Objects {
 
     /// Drops what nothing alive needs.
     pub(super) fn sweep(&mut self) {
+        for id in self.exports.closed() {
+            if let Some(object) = self.objects.get_mut(&id) {
+                object.ended = true;
+            }
+        }
         let mut of: HashMap<Id, Vec<u64>> = HashMap::new();
         let mut needed_entries = HashSet::new();
         let mut open = Vec::new();
@@ -539,6 +560,7 @@ impl Objects {
         self.keys.retain(|_, id| objects.contains_key(id));
         self.memory.retain(|_, (_, id)| objects.contains_key(id));
         self.ranges.retain(|_, (_, id)| objects.contains_key(id));
+        self.exports.retain(|id| objects.contains_key(&id));
         self.bytes = self.entries.values().map(|entry| entry.record.len() * 8).sum();
         self.swept_bytes = self.bytes;
     }
