@@ -12,6 +12,8 @@ use crate::contents::region::Region;
 use crate::plan::{Inputs, Plan};
 use crate::process::Process;
 use crate::sections::Transfers;
+use crate::window::holders::{HolderHook, Kind as HolderKind};
+use crate::window::keep;
 use crate::{dlsym, runtime};
 
 /// A hook of an entry point.
@@ -59,6 +61,8 @@ pub(crate) enum Hook {
     Assembled(AssembledHook),
     /// Something happens to a graph.
     Graph(GraphHook),
+    /// Something that holds contents comes or goes.
+    Holder(HolderHook),
 }
 
 /// The three calls of which a launch is put together.
@@ -231,7 +235,10 @@ impl Hook {
             }
             _ => false,
         };
-        if api.param_with(changes_memory).is_some() { Hook::Memory } else { Hook::None }
+        if api.param_with(changes_memory).is_some() {
+            return Hook::Memory;
+        }
+        HolderHook::of(api).map_or(Hook::None, Hook::Holder)
     }
 }
 
@@ -282,7 +289,16 @@ impl HookCall<'_> {
         match self.plan.hook {
             Hook::Memory => self.forget_memory(),
             // Before the call: afterwards another thread may be given the same handle.
-            Hook::Unload => process.kernels().unload(self.word(0)),
+            Hook::Unload => {
+                process.kernels().unload(self.word(0));
+                if let Some(windows) = process.windows_here() {
+                    let addresses = windows.holders().unloaded(self.word(0));
+                    for address in addresses {
+                        process.allocations().remove(address);
+                    }
+                }
+            }
+            Hook::Holder(HolderHook::Ends) => self.end_holder(),
             Hook::Reset => {
                 process.pending().reset();
                 process.host_memory().inspect(|memory| memory.reset());
@@ -332,6 +348,7 @@ impl HookCall<'_> {
                         let names = process.restores_variables().then(|| variables(code.bytes()));
                         process.kernels().load(self.pointee(0), code.number, code.bytes(), names.unwrap_or_default());
                     }
+                    self.make_holder();
                 }
                 Hook::Symbol => {
                     if let Some(name) = self.text(3).or_else(|| self.text(2)) {
@@ -351,11 +368,29 @@ impl HookCall<'_> {
                     self.note_window(self.word(0));
                 }
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::LinkedFile
+                Hook::Holder(HolderHook::Makes) => self.make_holder(),
+                Hook::Holder(HolderHook::Variable) => {
+                    if let Some(windows) = process.windows_here() {
+                        windows.holders().registered(self.word(0), self.word(1), self.word(5));
+                    }
+                }
+                Hook::Holder(HolderHook::TextureReference) => {
+                    if let (Some(windows), Some(name)) = (process.windows_here(), self.text(2)) {
+                        windows.holders().texture_reference(self.word(1), &name);
+                    }
+                }
+                Hook::Reset => {
+                    if let Some(windows) = process.windows_here() {
+                        let device = keep::reset_device(self.plan.api, self.word(0), runtime::device_now());
+                        windows.holders().reset(device);
+                        process.allocations().forget_window(device);
+                    }
+                }
+                Hook::Holder(HolderHook::Ends)
+                | Hook::LinkedFile
                 | Hook::EndCapture
                 | Hook::Unload
                 | Hook::DestroyStream
-                | Hook::Reset
                 | Hook::Context
                 | Hook::Shared(_)
                 | Hook::Assembled(_)
@@ -476,8 +511,38 @@ impl HookCall<'_> {
 
     /// Memory that was made or mapped by a call in a window: a later window restores it.
     fn note_window(&self, address: u64) {
-        if crate::window::is_open() {
-            self.process.allocations().made_in_window(address);
+        if self.process.windows_here().is_some() && crate::window::is_open() {
+            self.process.allocations().made_in_window(address, runtime::device_now());
+        }
+    }
+
+    /// Arrays, mipmaps, modules and libraries that the call made.
+    ///
+    /// # Safety
+    /// The call succeeded.
+    unsafe fn make_holder(&self) {
+        let Some(windows) = self.process.windows_here() else { return };
+        for param in self.plan.api.params {
+            if let Role::Create(kind) = param.role
+                && let Some(kind) = HolderKind::of(kind)
+            {
+                // SAFETY: a call that succeeded stored the handle.
+                let value = unsafe { self.pointee(usize::from(param.word)) };
+                let device = runtime::device_now();
+                windows.holders().made(kind, value, device);
+            }
+        }
+    }
+
+    /// An array or a mipmap that the call is about to end: afterwards another thread may be given the same handle.
+    fn end_holder(&self) {
+        let Some(windows) = self.process.windows_here() else { return };
+        for param in self.plan.api.params {
+            if let Role::Destroy(kind) = param.role
+                && let Some(kind) = HolderKind::of(kind)
+            {
+                windows.holders().ended(kind, self.word(usize::from(param.word)));
+            }
         }
     }
 
@@ -519,6 +584,15 @@ impl HookCall<'_> {
                             && let Some(memory) = host_memory
                         {
                             memory.alias(address, self.word(usize::from(host.word)));
+                        }
+                        if let Some(module) = api.params.iter().find_map(|param| match param.role {
+                            Role::Use(kind) => HolderKind::of(kind).map(|_| self.word(usize::from(param.word))),
+                            _ => None,
+                        }) && address != 0
+                            && let Some(windows) = self.process.windows_here()
+                        {
+                            windows.holders().asked(module, address);
+                            self.note_window(address);
                         }
                         // A device alias of pinned memory may have the address of that memory.
                         if size != Size::Unknown && allocations.find(address).is_none() {

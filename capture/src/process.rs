@@ -170,6 +170,11 @@ impl Process {
         self.windows.is_some() && self.blobs().is_some()
     }
 
+    /// The windows, where only they are recorded, as seen from a call of the runtime that they are of.
+    pub(crate) fn windows_here(&self) -> Option<&Windows> {
+        self.windows.as_ref().filter(|_| crate::recorder::runtime() == 0)
+    }
+
     /// What the manifest says of windows, where only they are recorded.
     pub(crate) fn windows_for_manifest(&self) -> Option<hrr_format::manifest::Window> {
         self.windows.as_ref().map(Windows::for_manifest)

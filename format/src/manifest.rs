@@ -224,6 +224,8 @@ pub struct Window {
     pub restored_bytes: u64,
     /// Allocations, arrays and variables whose contents could not be read back: what a replay finds in them is undefined.
     pub unrestored: u64,
+    /// Whether each thread pushes, at its first call in a window, the contexts that it had on its stack.
+    pub contexts: bool,
 }
 
 /// What a conversion from another format found.

@@ -340,7 +340,7 @@ impl<'a> Planner<'a> {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             special @ (Special::MakeContext | Special::UseContext | Special::PopContext) => {
                 draft.flags |= flag::SWITCHES_CONTEXT;
-                if special == Special::PopContext && self.archive.manifest().window.is_some() {
+                if special == Special::PopContext && !self.has_whole_stacks() {
                     // What made it current may have been before the window.
                     draft.flags |= flag::ANY_OUTCOME;
                 }
