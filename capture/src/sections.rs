@@ -7,11 +7,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use hrr_format::catalogue::{Access, Effect, HandleKind, Role, STRUCTS, StructLayout};
+use hrr_format::catalogue::{Access, Api, Effect, HandleKind, Role, STRUCTS, StructLayout};
 use hrr_format::code_object::{FAT_BINARY_MAGIC, image_len_bytes};
 use hrr_format::record::{BlobRef, HostRows, MAX_RECORD_BYTES, NO_PARAM, Presence, SectionTag};
 
 use crate::assembled_launch::AssembledLaunches;
+use crate::capture_info::CaptureNodes;
 use crate::contents::allocations::Owner;
 use crate::contents::copy_structs::{self, SideKind};
 use crate::contents::graph_copies::{self, GraphCopy, Way};
@@ -19,6 +20,7 @@ use crate::contents::host_memory;
 use crate::contents::memory::{self, Trust};
 use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
+use crate::enumeration::Handles;
 use crate::hooks::{self, GraphHook, Hook, HookCall};
 use crate::launch::{self, Arguments};
 use crate::plan::{Inputs, Plan, Step, Sureness};
@@ -53,6 +55,10 @@ pub(crate) enum Source {
     Inline([u8; 24]),
     /// The file whose descriptor is there after a call that succeeded.
     FileAfterCall(*const i32),
+    /// The names of the handles that are there after a call that succeeded.
+    NamesAfterCall(Handles),
+    /// The handles that are told of after a call that succeeded.
+    CaptureNodesAfterCall(CaptureNodes),
     /// The pointer that the call returns.
     Returned,
     /// Kernel arguments.
@@ -169,6 +175,7 @@ pub(crate) unsafe fn draft(
         Hook::Module | Hook::LinkedFile => unsafe { drafting.module_file() },
         // SAFETY: by the caller's contract.
         Hook::Shared(place) => unsafe { drafting.shared_handle(place) },
+        Hook::Enumeration(what) => drafting.names(what),
         _ => {}
     }
     drafting.aux
@@ -181,6 +188,14 @@ impl Drafting<'_> {
 
     pub(crate) fn word(&self, word: u8) -> u64 {
         self.call.words[usize::from(word)]
+    }
+
+    pub(crate) fn api(&self) -> &'static Api {
+        self.call.plan.api
+    }
+
+    pub(crate) fn call_words(&self) -> &[u64] {
+        self.call.words
     }
 
     fn inputs(&self) -> Inputs<'static> {
@@ -245,6 +260,7 @@ impl Drafting<'_> {
                 self.direct_arguments(draft.as_ref());
                 self.drafts.extend(draft);
             },
+            Step::CaptureNodes => self.capture_nodes(self.call.stream()),
             Step::Return => self.push(SectionTag::Return, NO_PARAM, Presence::Absent, 8, Source::Returned),
         }
     }

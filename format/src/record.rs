@@ -73,8 +73,8 @@ pub mod flag {
     /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
     /// [`Note`](super::SectionTag::Note) says what.
     pub const REFUSED: u8 = 16;
-    /// The record brings about what there was when a window of recording was opened: a call that the program made before,
-    /// or a copy that gives memory the contents it had. Replay takes it as set-up.
+    /// The record brings about what there was when a window of recording was opened, or a forked child's recording began: a
+    /// call that the program made before, or a copy that gives memory the contents it had. Replay takes it as set-up.
     pub const PREAMBLE: u8 = 32;
     /// Every bit that has a meaning.
     pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED | PREAMBLE;
@@ -150,6 +150,8 @@ pub enum SectionTag {
     GraphHostRows = 14,
     /// Which file an operating-system handle of the call names: a [`FileId`].
     File = 15,
+    /// Names of the handles that an array of the call was filled with, in its order, each with its NUL.
+    Names = 16,
 }
 
 impl SectionTag {
@@ -171,6 +173,7 @@ impl SectionTag {
             13 => Self::HostBefore,
             14 => Self::GraphHostRows,
             15 => Self::File,
+            16 => Self::Names,
             _ => return None,
         })
     }
@@ -337,6 +340,12 @@ impl Section<'_> {
         let payload = if self.tag == SectionTag::HostRanges { self.payload } else { &[] };
         let word = |pair: &[u8], at| u64_at(pair, at).unwrap_or(0);
         payload.chunks_exact(16).map(move |pair| (word(pair, 0), word(pair, 8)))
+    }
+
+    /// The names of a [`SectionTag::Names`], in the order of the handles; a name that is not known is empty.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        let payload = if self.tag == SectionTag::Names { self.payload } else { &[] };
+        payload.split_inclusive(|&byte| byte == 0).map(|name| name.strip_suffix(&[0]).unwrap_or(name))
     }
 
     /// The host address of a graph host section.

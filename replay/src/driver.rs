@@ -289,6 +289,8 @@ pub struct MemoryOutcome {
     pub first_stale: Option<String>,
     /// Handles of texture and surface objects in uploads, translated.
     pub images: u64,
+    /// Numbers in uploads that are such a handle's, but too small to be told from any other data.
+    pub small_images: u64,
 }
 
 /// What is known once the plan stands, for the lines printed before the clock starts.
@@ -472,6 +474,7 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
             images: planned.images,
+            small_images: planned.small_images,
         },
         host_memory: planned.host_memory.clone(),
         regions: planned.regions.clone(),

@@ -26,7 +26,7 @@ use crate::kernels::Kernels;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::Background;
-use crate::{files, journal, manifest, notice, plan};
+use crate::{files, inherited, journal, manifest, notice, plan};
 
 /// Directories tried where one with this process id exists (after `exec`, or from an earlier process).
 const MAX_DIRECTORIES: u32 = 1000;
@@ -169,6 +169,10 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
     // Best effort: readers look at the process directories themselves.
     let _ = manifest::write_root(process);
     PROCESS.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
+    // In front of a window the calls that are kept stand, and the parent's are not among them; a ring has no room for them.
+    if FORKED.load(Ordering::Relaxed) && process.windows.is_none() && process.rings.is_none() {
+        inherited::write(process);
+    }
     Ok(Some(process))
 }
 

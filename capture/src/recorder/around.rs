@@ -10,8 +10,8 @@ use super::{Call, Scratch};
 use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
-use crate::contents::pending_results::{self, Observed, Waited};
-use crate::hooks::{Hook, HookCall};
+use crate::contents::pending_results::{self, Observed, Waited, Writer};
+use crate::hooks::{GraphHook, Hook, HookCall};
 use crate::plan::{OrderRole, Plan, Route};
 use crate::sections::{Draft, Transfers};
 use crate::unnoticed::Unnoticed;
@@ -69,7 +69,8 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
                     }
                 }
             } else if !transfers.results.is_empty() && super::runtime() == 0 {
-                process.pending().add(&transfers.results, hook_call.stream());
+                let writer = if plan.hook == Hook::Graph(GraphHook::Launch) { Writer::Graph } else { Writer::Copy };
+                process.pending().add(&transfers.results, hook_call.stream(), writer);
                 // A copy to pageable memory may have waited for its end, as CUDA's documentation says of the like. The program
                 // may then read, and change, the memory at once.
                 let pageable = transfers.results.iter().any(|result| result.trust == Trust::Doubtful);
@@ -84,6 +85,8 @@ unsafe fn follow_up(stream: &ThreadStream, call: &Call, code: i32, raw: u64) {
     let pending = process.pending();
     match plan.order {
         OrderRole::None => {}
+        // It is a node of a graph, and orders nothing until that is launched.
+        OrderRole::Record { .. } | OrderRole::Wait { .. } if hook_call.is_captured() => {}
         OrderRole::Record { event_word } => {
             pending.event_recorded(hook_call.word(event_word.into()), hook_call.stream())
         }
@@ -202,6 +205,7 @@ pub(super) unsafe fn after_use(stream: &ThreadStream, call: &Call, code: i32) {
         match plan.order {
             _ if !host_memory::in_flight() || code != 0 => return in_call.give_up(),
             OrderRole::None => return,
+            OrderRole::Record { .. } | OrderRole::Wait { .. } if hook_call.is_captured() => return,
             OrderRole::Record { event_word } => {
                 return memory.event_recorded(hook_call.word(event_word.into()), hook_call.stream());
             }

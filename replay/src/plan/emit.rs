@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns};
 use hrr_format::record::{Presence, Record, SectionTag};
 
-use super::dependency::Sync;
+use super::dependency::{Sync, Use};
 use super::draft::{Draft, Issue};
 use super::edges::Entered;
 use super::error::{PlanError, Refusal};
@@ -30,6 +30,10 @@ pub(super) struct Stay {
 
 /// `hipErrorOutOfMemory`.
 const OUT_OF_MEMORY: i32 = 2;
+/// `hipErrorStreamCaptureUnsupported`: the call may not be made while there is a capture.
+pub(super) const CAPTURE_UNSUPPORTED: i32 = 900;
+/// `hipErrorStreamCaptureInvalidated`: such a call was made.
+const CAPTURE_INVALIDATED: i32 = 901;
 
 impl<'a> Planner<'a> {
     pub(super) fn begin(&mut self, event: u64, lane: u32, record: Record<'a>, stay: Stay) -> Result<(), PlanError> {
@@ -117,8 +121,14 @@ impl<'a> Planner<'a> {
                 // What only tells of the last error failed at nothing itself.
                 let tells = matches!(special, Special::GetLastError | Special::PeekLastError);
                 let may_fit = record.ret() == OUT_OF_MEMORY && !tells && !relaxed;
-                self.planned.failures_not_reissued += u64::from(may_fit);
-                relaxed || may_fit
+                // A capture forbade the call, which a relaxed one does not: it would be made.
+                let forbidden = self.multiplexed
+                    && record.ret() == CAPTURE_UNSUPPORTED
+                    && !tells
+                    && !relaxed
+                    && api.stream_param().is_none();
+                self.planned.failures_not_reissued += u64::from(may_fit || forbidden);
+                relaxed || may_fit || forbidden
             }
         };
         let filtered = !left_out && self.is_filtered(&call)?;
@@ -232,6 +242,7 @@ impl<'a> Planner<'a> {
             lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
         }
         lowering.classify(call, special);
+        self.note_graph_events(call, special, lowering);
         self.note_context(call, special, &mut lowering.definitions);
         if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {
             self.forget_module(call, &mut draft);
@@ -263,7 +274,8 @@ impl<'a> Planner<'a> {
                 return Err(Refusal::Withheld { what: "the host buffer" });
             }
             let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
-            let source = self.graph_source(blob)?;
+            let source = self.graph_source(call, blob)?;
+            lowering.facts.uses.extend(source.images.iter().map(|(_, handle)| (handle.object, Use::Reads)));
             self.host.keep_until(self.host.window(), Wait { lane, count });
             self.emit_host_copy(call, chunk, &mut waits, address, shape, HostSide::FillFrom(source), 0)?;
         }
@@ -294,6 +306,10 @@ impl<'a> Planner<'a> {
             }
         }
         flags |= self.last_error_flags(call, special);
+        if self.multiplexed && record.ret() == CAPTURE_INVALIDATED {
+            // What invalidated the capture may have been left out.
+            flags |= flag::ANY_OUTCOME;
+        }
         if api.ret == Returns::ChannelDesc || api.ret == Returns::Void {
             flags |= flag::ANY_OUTCOME;
         }
@@ -314,7 +330,10 @@ impl<'a> Planner<'a> {
                 }
                 None => match self.listed_node_thunk(call, issued, chunk, &mut draft)? {
                     Some(thunk) => thunk,
-                    None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    None => match self.told_thunk(call, chunk, &mut draft, lowering)? {
+                        Some(thunk) => thunk,
+                        None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    },
                 },
             },
         };
@@ -328,6 +347,7 @@ impl<'a> Planner<'a> {
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
         self.emit_twins(call, chunk, &draft, lowering, &mut waits)?;
+        self.emit_by_name(call, chunk, &mut draft, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk,

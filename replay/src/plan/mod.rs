@@ -19,11 +19,14 @@
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
 //! * [`ipc`], [`shared`]: handles by which processes share memory and events
+//! * [`capture_info`]: nodes of a capture under way
+//! * [`graph_events`]: captures, and events that graphs record
 //! * [`contents`]: memory that has several names
 //! * [`regions`]: memory that another tool wrote down
 //! * [`listing`]: plans as text
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
+//! * [`enumeration`]: functions and kernels that were had by enumeration
 //! * [`kernel_choice`], [`listed_node`]: kernels left out or replaced
 //! * [`shape`]: replays without what was withheld
 //! * [`coverage`]: when staged host memory may be used again
@@ -37,6 +40,7 @@ pub mod annotate;
 pub(crate) mod arrivals;
 pub(crate) mod assignment;
 pub(crate) mod bounds;
+pub(crate) mod capture_info;
 pub(crate) mod contents;
 pub(crate) mod contexts;
 pub(crate) mod coverage;
@@ -46,9 +50,11 @@ pub(crate) mod draft;
 pub(crate) mod edges;
 pub(crate) mod emit;
 mod empty_node;
+mod enumeration;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+mod graph_events;
 mod graph_host;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
@@ -157,6 +163,8 @@ pub(crate) struct Planned {
     pub(crate) stale: u64,
     /// Handles of texture and surface objects in uploads, translated.
     pub(crate) images: u64,
+    /// Numbers in uploads that are such a handle's, but too small to be told from any other data.
+    pub(crate) small_images: u64,
     pub(crate) first_stale: Option<String>,
     /// Launches left out by the kernel filter.
     pub(crate) filtered: u64,
@@ -202,6 +210,7 @@ pub(crate) struct Planner<'a> {
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
+    graph_events: graph_events::GraphEvents,
     graph_host: graph_host::GraphHost,
     /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
     direct_host_memory: FxHashSet<u64>,
@@ -335,6 +344,7 @@ impl<'a> Planner<'a> {
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
+            graph_events: graph_events::GraphEvents::default(),
             graph_host: graph_host::GraphHost::default(),
             direct_host_memory: settings.direct_host_memory,
             images: FxHashMap::default(),
