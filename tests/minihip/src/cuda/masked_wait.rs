@@ -49,16 +49,16 @@ const CODE: &CStr = c"
 .target sm_70
 .address_size 64
 
-.visible .entry minihip_wait_32(.param .u64 address, .param .u64 value, .param .u64 mask, .param .u32 condition)
+.visible .entry minihip_wait_32(.param .u64 param_address, .param .u64 param_value, .param .u64 param_mask, .param .u32 param_condition)
 {
   .reg .pred %p<3>;
   .reg .b32 %r<6>;
   .reg .b64 %rd<3>;
-  ld.param.u64 %rd1, [address];
+  ld.param.u64 %rd1, [param_address];
   cvta.to.global.u64 %rd2, %rd1;
-  ld.param.u32 %r1, [value];
-  ld.param.u32 %r2, [mask];
-  ld.param.u32 %r3, [condition];
+  ld.param.u32 %r1, [param_value];
+  ld.param.u32 %r2, [param_mask];
+  ld.param.u32 %r3, [param_condition];
   setp.eq.u32 %p1, %r3, 1;
 LOOK:
   ld.acquire.sys.global.u32 %r4, [%rd2];
@@ -76,16 +76,16 @@ THERE:
   ret;
 }
 
-.visible .entry minihip_wait_64(.param .u64 address, .param .u64 value, .param .u64 mask, .param .u32 condition)
+.visible .entry minihip_wait_64(.param .u64 param_address, .param .u64 param_value, .param .u64 param_mask, .param .u32 param_condition)
 {
   .reg .pred %p<3>;
   .reg .b32 %r<2>;
   .reg .b64 %rd<7>;
-  ld.param.u64 %rd1, [address];
+  ld.param.u64 %rd1, [param_address];
   cvta.to.global.u64 %rd2, %rd1;
-  ld.param.u64 %rd3, [value];
-  ld.param.u64 %rd4, [mask];
-  ld.param.u32 %r1, [condition];
+  ld.param.u64 %rd3, [param_value];
+  ld.param.u64 %rd4, [param_mask];
+  ld.param.u32 %r1, [param_condition];
   setp.eq.u32 %p1, %r1, 1;
 LOOK:
   ld.acquire.sys.global.u64 %rd5, [%rd2];

@@ -353,8 +353,8 @@ int cuGreenCtxGetDevResource(struct share *green, struct share *out, int type) {
 }
 int cuGreenCtxRecordEvent(struct share *green, void *event) { return green && event ? OK : INVALID_HANDLE; }
 int cuGreenCtxWaitEvent(struct share *green, void *event) { return green && event ? OK : INVALID_HANDLE; }
-int cuGreenCtxStreamCreate(void **out, struct share *green, unsigned flags, int priority) {
-  return *out = malloc(64), green && flags == 1 && priority <= 0 ? OK : INVALID_VALUE;
+int cuGreenCtxStreamCreate(struct stream **out, struct share *green, unsigned flags, int priority) {
+  return green && flags == 1 && priority <= 0 ? cuStreamCreateWithPriority(out, flags, priority) : INVALID_VALUE;
 }
 
 #include "modules.h"
