@@ -525,7 +525,7 @@ impl<'a> Iterator for Sections<'a> {
         let parsed = (|| {
             let header = self.rest.first_chunk::<SECTION_HEADER_BYTES>().ok_or("its header is cut off")?;
             let len_bytes = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-            let tag = SectionTag::from_u8(header[0]).ok_or("its tag is unknown")?;
+            let tag = SectionTag::from_u8(header[0]).ok_or("its tag is unknown; a newer recorder wrote it, or it is damaged")?;
             let padded = len_bytes.checked_next_multiple_of(8).ok_or("its length overflows")?;
             let body = self.rest.get(SECTION_HEADER_BYTES..).unwrap_or_default();
             let payload = body.get(..len_bytes).ok_or("it runs past its record")?;
@@ -570,6 +570,12 @@ pub enum RecordError {
         words: usize,
         /// The record's length.
         len_bytes: usize,
+    },
+    /// Nothing was published here, in a file that was closed with more in it.
+    #[error("no record is there, though the file was closed with {used_bytes} bytes in use")]
+    Missing {
+        /// Bytes that its header counts.
+        used_bytes: u64,
     },
     /// A section is malformed.
     #[error("a section is malformed: {reason}")]
