@@ -1,5 +1,6 @@
 //! Repair: what can be kept is kept, what cannot is put aside, and what is whole is left alone.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
 #[path = "../../tests/support/files.rs"]
 mod files;
 

@@ -1,5 +1,6 @@
 //! Everything an archive is made of is input from outside: whatever the bytes, reading them ends, and without a panic.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
 #[path = "../../tests/support/files.rs"]
 mod files;
 

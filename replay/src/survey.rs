@@ -19,6 +19,8 @@ use crate::plan::lower::{RecordInputs, out_bytes, word_at};
 /// What the records of an archive told.
 #[derive(Debug, Default)]
 pub struct Survey {
+    /// Number of calls.
+    pub(crate) calls: u64,
     pub(crate) allocations: Allocations,
     /// First addresses of the allocations that markers about host memory tell of, anywhere in the archive. Another allocation
     /// may have had one of these addresses, too: it is then treated as if devices used it directly.
@@ -94,6 +96,7 @@ impl Survey {
             survey.direct_host_memory.extend(stream.direct_host_memory);
             survey.waits_for_values |= stream.waits_for_values;
             survey.damage = survey.damage.or(stream.damage);
+            survey.calls += stream.calls;
         }
         survey
     }
@@ -112,20 +115,23 @@ impl Survey {
     fn of_stream(archive: &Archive, stream: &StreamFile, tells: &[Tells]) -> Self {
         let mut survey = Survey::default();
         let mut device = 0;
-        let checked = stream.check_each(|record| match tells.get(usize::from(record.api())) {
-            Some(Tells::Nothing) => {}
-            Some(Tells::WaitsForValue) => survey.waits_for_values = true,
-            Some(&tells) => {
-                if record.ret() == 0
-                    && let Some(api) = archive.row_of(record)
-                {
-                    survey.allocations.note(tells, api, record, &mut device);
+        let checked = stream.check_each(|record| {
+            survey.calls += u64::from(record.api() < marker::FIRST);
+            match tells.get(usize::from(record.api())) {
+                Some(Tells::Nothing) => {}
+                Some(Tells::WaitsForValue) => survey.waits_for_values = true,
+                Some(&tells) => {
+                    if record.ret() == 0
+                        && let Some(api) = archive.row_of(record)
+                    {
+                        survey.allocations.note(tells, api, record, &mut device);
+                    }
                 }
+                None if marker::is_timed(record.api()) => {
+                    survey.direct_host_memory.insert(record.word(0));
+                }
+                None => {}
             }
-            None if marker::is_timed(record.api()) => {
-                survey.direct_host_memory.insert(record.word(0));
-            }
-            None => {}
         });
         survey.damage = checked.err().map(|damage| (stream.path().to_owned(), damage));
         survey

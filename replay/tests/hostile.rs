@@ -2,8 +2,10 @@
 //! say, opening, describing and replaying them ends, and without a panic, a crash, or a result that was not compared with what
 //! was recorded.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
 #[path = "../../tests/support/files.rs"]
 mod files;
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
 #[path = "../../tests/support/random.rs"]
 mod random;
 
