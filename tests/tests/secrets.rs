@@ -157,6 +157,8 @@ fn without_contents_nothing_is_written_but_event_streams_and_manifests() {
     traced.args([
         "-f",
         "-qq",
+        // With the paths of descriptors: the archive's files are opened from its root.
+        "-y",
         "-s",
         "4096",
         "-e",
@@ -175,6 +177,7 @@ fn without_contents_nothing_is_written_but_event_streams_and_manifests() {
 
     let calls = fs::read_to_string(&log).unwrap();
     let root = format!("{}/", archive.display());
+    let from_root = format!("<{}>, \"", archive.display());
     let mut written: BTreeMap<&str, u64> = BTreeMap::new();
     let mut others = Vec::new();
     for call in calls.lines().filter(|call| !call.contains(" = -1 ")) {
@@ -183,7 +186,8 @@ fn without_contents_nothing_is_written_but_event_streams_and_manifests() {
         if opens && !writes {
             continue;
         }
-        let Some(name) = call.split('"').find_map(|part| part.strip_prefix(&root)) else {
+        let below = call.split_once(&from_root).and_then(|(_, rest)| rest.split('"').next());
+        let Some(name) = below.or_else(|| call.split('"').find_map(|part| part.strip_prefix(&root))) else {
             // Shared memory and devices of the runtime, and the terminal; files elsewhere are named below.
             let is_file = opens && !call.contains("\"/dev/");
             if is_file {
