@@ -82,6 +82,7 @@ cases! {
     null_stream_results
     relaunched_graph
     freed_in_order
+    seen_by_value
 }
 
 /// Every way through each case of `tests/workloads/api_corners.cpp`.

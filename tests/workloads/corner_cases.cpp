@@ -385,6 +385,46 @@ void overlooked_enqueue() {
   require_data(data, expected, asked, "enqueued while another thread looked");
 }
 
+// What a stream's work left is seen by a thread that waited for another stream, whose work waits for a value that the first one
+// writes: before the wait, or behind it. A third stream then reads it, which nothing else orders.
+void seen_by_value() {
+  hipStream_t writer = new_stream(), waiter = new_stream(), reader = new_stream();
+  DeviceWords data(n), flags(2 * rounds);
+  Words expected(n), got(n);
+  CHECK(hipMemset(flags, 0, flags.bytes()));
+  CHECK(hipMemset(data, 0, data.bytes()));
+  CHECK(hipDeviceSynchronize());
+  for (int r = 0; r < 2 * rounds; r++) {
+    const int value = 3 * r + 5;
+    const bool written_first = r % 2 == 0;
+    std::atomic<bool> first{false}, seen{false};
+    const auto await = [](std::atomic<bool>& what) {
+      while (!what) std::this_thread::yield();
+    };
+    host_iota(expected, value);
+    run_threads(3, [&](int t) {
+      if (t == 0) {
+        if (!written_first) await(first);
+        LAUNCH(busy, blocks(), kThreads, 0, writer, data, 20000, n);
+        LAUNCH(iota, blocks(), kThreads, 0, writer, data, value, n);
+        CHECK(hipStreamWriteValue32(writer, flags + r, 1, 0));
+        if (written_first) first = true;
+      } else if (t == 1) {
+        if (written_first) await(first);
+        CHECK(hipStreamWaitValue32(waiter, flags + r, 1, hipStreamWaitValueEq, 0xffffffffu));
+        if (!written_first) first = true;
+        CHECK(hipStreamSynchronize(waiter));
+        seen = true;
+      } else {
+        await(seen);
+        CHECK(hipMemcpyAsync(got.data(), data, data.bytes(), hipMemcpyDeviceToHost, reader));
+        CHECK(hipStreamSynchronize(reader));
+        REQUIRE_EQUAL(got, expected, "seen by a value");
+      }
+    });
+  }
+}
+
 // Two threads capture at once, in each capture mode, and each launches the other's graph.
 void two_captures() {
   const hipStreamCaptureMode modes[] = {hipStreamCaptureModeThreadLocal, hipStreamCaptureModeGlobal,
@@ -747,6 +787,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"released_by_another", released_by_another},
     {"released_from_async_copy", released_from_async_copy},
     {"overlooked_enqueue", overlooked_enqueue},
+    {"seen_by_value", seen_by_value},
     {"two_captures", two_captures},
     {"fork_join_capture", fork_join_capture},
     {"racing_frees", racing_frees},

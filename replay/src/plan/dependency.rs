@@ -93,6 +93,8 @@ pub(crate) struct CallFacts {
     pub(crate) records: Option<u32>,
     /// An event that the stream waits for from now on.
     pub(crate) device_waits: Option<u32>,
+    /// Addresses of values that its work writes (true) or waits for (false) on the device.
+    pub(crate) values: Vec<(u64, bool)>,
     /// What it saw of the device's order when it was entered.
     pub(crate) seen: Seen,
     /// The call failed at capture: it is ordered like one that did not, and had no effect.
@@ -106,9 +108,10 @@ impl CallFacts {
         kept.uses.clear();
         kept.creates.clear();
         kept.memory.clear();
+        kept.values.clear();
         kept.seen.clear();
-        let CallFacts { uses, creates, memory, seen, .. } = kept;
-        *self = CallFacts { uses, creates, memory, seen, ..CallFacts::default() };
+        let CallFacts { uses, creates, memory, values, seen, .. } = kept;
+        *self = CallFacts { uses, creates, memory, values, seen, ..CallFacts::default() };
     }
 
     /// Where the work of the call is, once the call has returned.
@@ -376,6 +379,7 @@ impl Dependencies {
     fn after_work(&self, place: Where, node: &Node, wanted: &mut Wanted<'_>) -> bool {
         let sync = self.visibility.first_covering(place, node);
         wanted.one(sync.map_or(node, |sync| &sync.node));
+        wanted.all(self.visibility.first_covering_by_value(place, node).map(|sync| &sync.node));
         sync.is_some() || matches!(place, Where::Done(_))
     }
 

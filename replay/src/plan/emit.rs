@@ -242,6 +242,7 @@ impl<'a> Planner<'a> {
             lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
         }
         lowering.classify(call, special);
+        self.traits[usize::from(api.id)].values.note(call, &mut lowering.facts);
         self.note_graph_events(call, special, lowering);
         self.note_context(call, special, &mut lowering.definitions);
         if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {

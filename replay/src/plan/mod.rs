@@ -5,7 +5,7 @@
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
 //! * [`arrivals`]: the timeline, read ahead; [`looks`]: enqueues that a look at their stream did not see
-//! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
+//! * [`order`], [`dependency`], [`visibility`], [`values`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
 //! * [`assignment`]: which worker executes what
 //! * [`walk`], [`emit`]: from the timeline to instructions, and to the workers
 //! * [`lower`], [`lower_handle`], [`lower_memory`], [`lower_allocation`], [`lower_struct`], [`launch`], [`special`]: a call's
@@ -83,6 +83,7 @@ pub(crate) mod shared;
 pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
+pub(crate) mod values;
 pub(crate) mod visibility;
 pub(crate) mod walk;
 

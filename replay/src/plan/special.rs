@@ -11,6 +11,7 @@ use super::draft::{Draft, Issue};
 use super::error::Refusal;
 use super::lower::{Call, Lowering};
 use super::objects::{Handle, Symbol};
+use super::values::Values;
 use crate::instruction::{Chunk, Wait, flag};
 use crate::thunk::THUNKS;
 
@@ -159,6 +160,8 @@ pub(crate) struct Traits {
     pub(crate) takes_callback: bool,
     /// It is given or returns descriptions of shares of a device.
     pub(crate) device_resources: bool,
+    /// What it says of values that work waits for.
+    pub(crate) values: Values,
 }
 
 impl Traits {
@@ -166,7 +169,8 @@ impl Traits {
     pub(crate) fn of(api: &Api) -> Self {
         let takes_callback = api.param_with(|role| matches!(role, Role::Callback)).is_some();
         let device_resources = super::device_resource::Parameters::of(api).any();
-        Traits { launches_kernel: super::annotate::launches_kernel(api), takes_callback, device_resources }
+        let launches_kernel = super::annotate::launches_kernel(api);
+        Traits { launches_kernel, takes_callback, device_resources, values: Values::of(api) }
     }
 }
 

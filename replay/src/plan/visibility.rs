@@ -2,6 +2,10 @@
 //!
 //! Waiting for a stream also makes visible what its work had waited for on the device: what an event recorded on another
 //! stream, and what the rules of the legacy default stream put in front.
+//!
+//! Work that waits for a value comes behind the write of it, which may be enqueued later. Which write that is can only be
+//! guessed: the value may have been there before. So what is known by values is kept apart. It adds waits, and takes the
+//! place of none.
 
 use std::collections::VecDeque;
 
@@ -79,10 +83,12 @@ struct Included {
     what: Before,
     until: u64,
     lane: u32,
+    /// A value that the work waits for tells so.
+    by_value: bool,
 }
 
 fn include(list: &mut Vec<Included>, new: Included) {
-    match list.iter_mut().find(|known| known.what == new.what) {
+    match list.iter_mut().find(|known| (known.what, known.by_value) == (new.what, new.by_value)) {
         Some(known) if known.until >= new.until => {}
         Some(known) => *known = new,
         None => list.push(new),
@@ -122,13 +128,48 @@ struct StreamOrder {
     includes: Vec<Included>,
 }
 
-/// All synchronising calls so far.
+/// Synchronising calls by what they cover.
 #[derive(Debug, Default)]
-pub(crate) struct Visibility {
+struct Scopes {
     streams: FxHashMap<u32, Scope>,
     /// Synchronisation with the legacy default stream covers the device's blocking streams.
     legacy: FxHashMap<i32, Scope>,
     devices: FxHashMap<i32, Scope>,
+}
+
+impl Scopes {
+    /// Those that cover work in a place.
+    fn of(&self, place: Where) -> impl Iterator<Item = &Scope> {
+        let stream = match place {
+            Where::On(stream) => Some(stream),
+            Where::Done(_) => None,
+        };
+        let own = stream.and_then(|stream| self.streams.get(&stream.object));
+        let blocking = stream.filter(|stream| stream.rule != StreamRule::NonBlocking);
+        let legacy = blocking.and_then(|stream| self.legacy.get(&stream.device));
+        let device = stream.and_then(|stream| self.devices.get(&stream.device));
+        [own, legacy, device].into_iter().flatten()
+    }
+
+    fn first_covering(&self, place: Where, node: &Node) -> Option<&Synchronised> {
+        self.of(place).filter_map(|scope| scope.first_covering(node)).min_by_key(|sync| sync.node.end)
+    }
+
+    fn latest(&self, place: Where) -> impl Iterator<Item = &Synchronised> {
+        self.of(place).filter_map(|scope| scope.0.back())
+    }
+}
+
+/// All synchronising calls so far.
+#[derive(Debug, Default)]
+pub(crate) struct Visibility {
+    scopes: Scopes,
+    /// What values tell besides.
+    by_value: Scopes,
+    /// By address: what comes in front of the last write that a stream makes there.
+    written: FxHashMap<u64, Vec<Included>>,
+    /// By address: streams that wait for a value there since the last write.
+    waiting: FxHashMap<u64, Vec<StreamKey>>,
     /// By event, its last record.
     records: FxHashMap<u32, Recorded>,
     /// By stream: what its work comes after, where that is anything.
@@ -176,13 +217,52 @@ impl Visibility {
             Sync::None => facts.seen.record,
             _ => None,
         };
-        let waited = waited.map(|(other, until, lane)| Included { what: Before::Stream(other.object), until, lane });
+        let waited = waited.map(|(other, until, lane)| Included {
+            what: Before::Stream(other.object),
+            until,
+            lane,
+            by_value: false,
+        });
         for included in facts.seen.includes.iter().copied().chain(by_rule).chain(waited) {
             self.include(stream, included);
         }
         if let Some(event) = facts.records {
             let includes = facts.seen.includes.iter().copied().chain(by_rule).collect();
             self.records.insert(event, Recorded { stream, until: node.begin, lane: node.lane(), includes });
+        }
+        for &(address, writes) in &facts.values {
+            if writes { self.value_written(stream, node, address) } else { self.value_awaited(stream, address) }
+        }
+    }
+
+    /// Work of a stream writes a value that others may wait for.
+    fn value_written(&mut self, stream: StreamKey, node: &Node, address: u64) {
+        let own =
+            Included { what: Before::Stream(stream.object), until: node.begin, lane: node.lane(), by_value: true };
+        let behind = self.order.get(&stream.object).map_or(&[][..], |order| &order.includes);
+        let mut before: Vec<Included> =
+            behind.iter().map(|&included| Included { by_value: true, ..included }).collect();
+        before.push(own);
+        for other in self.waiting.remove(&address).unwrap_or_default() {
+            self.include_all(other, &before);
+        }
+        self.written.insert(address, before);
+    }
+
+    /// Work of a stream waits for a value.
+    fn value_awaited(&mut self, stream: StreamKey, address: u64) {
+        if let Some(before) = self.written.get(&address).cloned() {
+            self.include_all(stream, &before);
+        }
+        let waiting = self.waiting.entry(address).or_default();
+        if !waiting.contains(&stream) {
+            waiting.push(stream);
+        }
+    }
+
+    fn include_all(&mut self, stream: StreamKey, before: &[Included]) {
+        for included in before.iter().filter(|included| included.what != Before::Stream(stream.object)) {
+            self.include(stream, *included);
         }
     }
 
@@ -193,7 +273,7 @@ impl Visibility {
             StreamRule::Blocking => Before::Stream(*self.legacy_streams.get(&stream.device)?),
             StreamRule::NonBlocking => return None,
         };
-        Some(Included { what, until: node.begin, lane: node.lane() })
+        Some(Included { what, until: node.begin, lane: node.lane(), by_value: false })
     }
 
     fn include(&mut self, stream: StreamKey, included: Included) {
@@ -210,9 +290,11 @@ impl Visibility {
     /// A stream was destroyed. Memory its work used may live on; the last synchronisation serves for all.
     pub(crate) fn stream_ended(&mut self, stream: StreamKey) {
         self.order.remove(&stream.object);
-        if let Some(scope) = self.streams.get_mut(&stream.object) {
-            let last = scope.0.pop_back();
-            scope.0 = last.into_iter().collect();
+        for scopes in [&mut self.scopes, &mut self.by_value] {
+            if let Some(scope) = scopes.streams.get_mut(&stream.object) {
+                let last = scope.0.pop_back();
+                scope.0 = last.into_iter().collect();
+            }
         }
     }
 
@@ -221,48 +303,53 @@ impl Visibility {
         let covered = match facts.sync {
             Sync::None => return,
             Sync::Device(device) => {
-                self.devices.entry(device).or_default().push(node.begin, node.lane(), node);
+                self.scopes.devices.entry(device).or_default().push(node.begin, node.lane(), node);
                 None
             }
             Sync::Stream(stream) => Some((stream, node.begin, node.lane())),
             Sync::Event(_) => facts.seen.record,
         };
         if let Some((stream, until, lane)) = covered {
-            self.streams.entry(stream.object).or_default().push(until, lane, node);
+            self.scopes.streams.entry(stream.object).or_default().push(until, lane, node);
             if stream.rule == StreamRule::Legacy {
-                self.legacy.entry(stream.device).or_default().push(until, lane, node);
+                self.scopes.legacy.entry(stream.device).or_default().push(until, lane, node);
             }
         }
         let by_rule = facts.enqueues_on.and_then(|stream| self.by_rule(stream, node));
-        for known in facts.seen.includes.iter().copied().chain(by_rule) {
+        let mut later = Vec::new();
+        if !self.written.is_empty() {
+            // A value that was written while the call waited is what it waited for.
+            let is_awaited = |stream: u32, order: &StreamOrder| match facts.sync {
+                Sync::Stream(awaited) => awaited.object == stream,
+                Sync::Device(device) => order.device == device,
+                Sync::None | Sync::Event(_) => false,
+            };
+            let orders = self.order.iter().filter(|(stream, order)| is_awaited(**stream, order));
+            later.extend(orders.flat_map(|(_, order)| &order.includes).filter(|included| included.by_value));
+        }
+        for known in facts.seen.includes.iter().copied().chain(by_rule).chain(later) {
+            let scopes = if known.by_value { &mut self.by_value } else { &mut self.scopes };
             let scope = match known.what {
-                Before::Stream(stream) => self.streams.entry(stream).or_default(),
-                Before::Blocking(device) => self.legacy.entry(device).or_default(),
+                Before::Stream(stream) => scopes.streams.entry(stream).or_default(),
+                Before::Blocking(device) => scopes.legacy.entry(device).or_default(),
             };
             scope.push(known.until, known.lane, node);
         }
     }
 
-    fn scopes(&self, place: Where) -> impl Iterator<Item = &Scope> {
-        let stream = match place {
-            Where::On(stream) => Some(stream),
-            Where::Done(_) => None,
-        };
-        let own = stream.and_then(|stream| self.streams.get(&stream.object));
-        let blocking = stream.filter(|stream| stream.rule != StreamRule::NonBlocking);
-        let legacy = blocking.and_then(|stream| self.legacy.get(&stream.device));
-        let device = stream.and_then(|stream| self.devices.get(&stream.device));
-        [own, legacy, device].into_iter().flatten()
-    }
-
     /// The call that first made a call's work visible.
     pub(crate) fn first_covering(&self, place: Where, node: &Node) -> Option<&Synchronised> {
-        self.scopes(place).filter_map(|scope| scope.first_covering(node)).min_by_key(|sync| sync.node.end)
+        self.scopes.first_covering(place, node)
     }
 
-    /// The call of each scope that covers most.
+    /// The same, as far as values tell.
+    pub(crate) fn first_covering_by_value(&self, place: Where, node: &Node) -> Option<&Synchronised> {
+        self.by_value.first_covering(place, node)
+    }
+
+    /// The call of each scope that covers most, values included.
     pub(crate) fn latest(&self, place: Where) -> impl Iterator<Item = &Synchronised> {
-        self.scopes(place).filter_map(|scope| scope.0.back())
+        self.scopes.latest(place).chain(self.by_value.latest(place))
     }
 
     /// Whether a call's work was known to be complete before `begin`.
