@@ -72,6 +72,8 @@ pub(crate) enum Step {
     ArgBytes { param: u8, word: u8, size: Size, kept_bytes: u64 },
     /// Bytes the call writes.
     Out { param: u8, word: u8, size: Size },
+    /// Handles in an array of the runtime's, whose address the call writes, and their number to where `count_word` points.
+    HandlesAt { param: u8, word: u8, count_word: u8 },
     /// Structs the call reads, and what they point to.
     Struct { param: u8, word: u8, layout: u16, size: Size },
     /// A C string.
@@ -145,6 +147,8 @@ pub(crate) struct Plan {
     pub(crate) keep: Keep,
     /// Whether the thread's device may be another one after the call.
     pub(crate) moves_thread: bool,
+    /// Whether the call's work, or a graph's, may wait for a value that something writes.
+    pub(crate) awaits_value: bool,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -187,6 +191,11 @@ fn plan(api: &'static Api) -> Plan {
             Role::NewPitched(_) => Some(Step::Out { param: index, word, size: Size::Fixed(32) }),
             Role::Out(size) => Some(Step::Out { param: index, word, size }),
             Role::GetArray(_, count) => scaled(count, 8).map(|size| Step::Out { param: index, word, size }),
+            Role::GetArrayAt(..) => api
+                .params
+                .iter()
+                .find(|param| param.name == "numDependencies_out")
+                .map(|count| Step::HandlesAt { param: index, word, count_word: count.word }),
             Role::OutStruct(layout, count) => scaled(count, STRUCTS[usize::from(layout)].size_bytes)
                 .map(|size| Step::Out { param: index, word, size }),
             Role::In(size) => Some(Step::In { param: index, word, size }),
@@ -252,6 +261,7 @@ fn plan(api: &'static Api) -> Plan {
         event_word: event_word(api),
         keep: Keep::of(api),
         moves_thread: keep::moves_thread(api),
+        awaits_value: keep::awaits_value(api),
     };
     choose_route(&mut plan);
     plan

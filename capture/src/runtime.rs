@@ -59,6 +59,8 @@ real_calls! {
     fn event_query = hipEventQuery(event: *mut c_void);
     /// `hipStreamGetCaptureInfo`.
     fn stream_get_capture_info = hipStreamGetCaptureInfo(stream: *mut c_void, status: *mut i32, id: *mut u64);
+    /// `hipStreamGetCaptureInfo_v2`.
+    fn stream_get_capture_info_v2 = hipStreamGetCaptureInfo_v2(stream: *mut c_void, status: *mut i32, id: *mut u64, graph: *mut *mut c_void, dependencies: *mut *const *mut c_void, count: *mut usize);
     /// `hipArrayGetInfo`.
     fn array_get_info = hipArrayGetInfo(desc: *mut c_void, extent: *mut c_void, flags: *mut u32, array: *mut c_void);
     /// `hipDeviceSynchronize`.
@@ -197,6 +199,29 @@ pub(crate) fn capture_of(stream: u64) -> Option<u64> {
     // SAFETY: the stream is one that the program is using; the results are writable.
     let failed = unsafe { stream_get_capture_info(stream as *mut c_void, &mut status, &mut id) };
     (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
+}
+
+/// How many nodes the next work on a stream that is being captured will come behind.
+pub(crate) fn capture_dependencies(stream: u64) -> usize {
+    if stream == 0 || stream == 1 {
+        // As in `capture_of`.
+        return 0;
+    }
+    let _last_error = LastError::keep();
+    let (mut status, mut id, mut graph, mut dependencies, mut count) =
+        (0, 0, std::ptr::null_mut(), std::ptr::null(), 0);
+    // SAFETY: the stream is one that the program is using; the results are writable.
+    let failed = unsafe {
+        stream_get_capture_info_v2(
+            stream as *mut c_void,
+            &mut status,
+            &mut id,
+            &mut graph,
+            &mut dependencies,
+            &mut count,
+        )
+    };
+    if failed == 0 && status == CAPTURE_ACTIVE { count } else { 0 }
 }
 
 /// Address and length in bytes of a variable of a module or library; `api` is `hipModuleGetGlobal` or `hipLibraryGetGlobal`.

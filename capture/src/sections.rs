@@ -49,6 +49,8 @@ pub(crate) enum Source {
     Memory(*const u8),
     /// Memory, after a call that succeeded.
     AfterCall(*const u8),
+    /// The array whose address is at the first place after a call that succeeded, and whose number of words at the second.
+    ArrayAfterCall(*const u64, *const u64),
     /// A few bytes.
     Inline([u8; 24]),
     /// The file whose descriptor is there after a call that succeeded.
@@ -72,6 +74,8 @@ pub(crate) struct Transfers {
     pub(crate) code: Option<CodeImage>,
     /// Addresses in host memory that the work which the call enqueues uses directly.
     pub(crate) addresses: Vec<u64>,
+    /// Where the call puts work on several streams: each, with how many of the addresses there are up to and with its work's.
+    pub(crate) on_streams: Vec<(u64, usize)>,
     /// The stream that the call works on, where none of its arguments says so.
     pub(crate) stream: Option<u64>,
     /// Launches of this thread that are being put together, the last one innermost.
@@ -112,6 +116,7 @@ impl Transfers {
         self.capture = None;
         self.code = None;
         self.addresses.clear();
+        self.on_streams.clear();
         self.stream = None;
     }
 }
@@ -215,6 +220,15 @@ impl Drafting<'_> {
                 };
                 self.push(SectionTag::Out, param, Presence::Absent, len, source);
             }
+            Step::HandlesAt { param, word, count_word } => {
+                let (address, count_at) = (self.word(word) as *const u64, self.word(count_word) as *const u64);
+                if !address.is_null() && !count_at.is_null() {
+                    // The record has its place before the call is made: what it will tell is asked for.
+                    let len = (runtime::capture_dependencies(self.call.stream()) * 8).min(MAX_RECORD_BYTES / 2);
+                    let source = Source::ArrayAfterCall(address, count_at);
+                    self.push(SectionTag::Out, param, Presence::Absent, len, source);
+                }
+            }
             // SAFETY: by the caller's contract.
             Step::Struct { param, word, layout, size } => unsafe {
                 self.structs(param, self.word(word), &STRUCTS[usize::from(layout)], size.value(&inputs));
@@ -285,6 +299,11 @@ impl Drafting<'_> {
             };
             // SAFETY: by the caller's contract.
             unsafe { self.fields(param, bytes, layout) };
+            if let Some((_, offset_bytes)) = self.call.plan.stream_field.filter(|&(word, _)| self.word(word) == address)
+                && let Some(stream) = bytes.get(offset_bytes as usize..).and_then(|rest| rest.first_chunk())
+            {
+                self.transfers.on_streams.push((u64::from_le_bytes(*stream), self.transfers.addresses.len()));
+            }
         }
     }
 

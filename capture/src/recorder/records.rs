@@ -263,7 +263,11 @@ pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
         write_section_head(section, draft.tag, draft.param, draft.presence, draft.len_bytes);
         let payload = section.add(SECTION_HEADER_BYTES);
         match draft.source {
-            Source::Zeros | Source::AfterCall(_) | Source::FileAfterCall(_) | Source::Returned => {}
+            Source::Zeros
+            | Source::AfterCall(_)
+            | Source::ArrayAfterCall(..)
+            | Source::FileAfterCall(_)
+            | Source::Returned => {}
             Source::Memory(address) => payload.copy_from_nonoverlapping(address, draft.len_bytes as usize),
             Source::Inline(bytes) => payload.copy_from_nonoverlapping(bytes.as_ptr(), draft.len_bytes as usize),
             Source::Arguments(arguments) => arguments.store(payload),
@@ -286,6 +290,12 @@ pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: 
             let presence = match draft.source {
                 Source::AfterCall(address) if code == 0 => {
                     payload.copy_from_nonoverlapping(address, draft.len_bytes as usize);
+                    Presence::Present
+                }
+                Source::ArrayAfterCall(address, count_at) if code == 0 => {
+                    let (array, count) = (address.read_unaligned(), count_at.read_unaligned());
+                    let words = if array == 0 { 0 } else { (draft.len_bytes as usize / 8).min(count as usize) };
+                    payload.copy_from_nonoverlapping(array as *const u8, words * 8);
                     Presence::Present
                 }
                 Source::FileAfterCall(address) if code == 0 => {

@@ -307,7 +307,10 @@ impl<'a> Planner<'a> {
                 }
                 None => match self.listed_node_thunk(call, issued, chunk, &mut draft)? {
                     Some(thunk) => thunk,
-                    None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    None => match self.handle_array_thunk(call, issued, chunk, &mut draft, lowering)? {
+                        Some(thunk) => thunk,
+                        None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    },
                 },
             },
         };

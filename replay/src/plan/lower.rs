@@ -8,6 +8,7 @@ use super::address::Space;
 use super::dependency::{CallFacts, StreamKey, Use};
 use super::draft::Draft;
 use super::error::Refusal;
+use super::handle_array::HandleArray;
 use super::objects::Definition;
 use super::placed::Placed;
 use crate::instruction::{Chunk, Wait};
@@ -49,6 +50,8 @@ pub(crate) struct Lowering {
     pub(crate) used: Vec<(SectionTag, u8)>,
     /// What becomes of device memory that is given out or taken back where it is placed.
     pub(crate) placed: Option<Placed>,
+    /// An array of the runtime's that the call tells of.
+    pub(crate) handle_array: Option<HandleArray>,
     /// The stream that the call names, whatever it does there.
     pub(crate) names_stream: Option<StreamKey>,
     /// New device memory, to be filled: where its address is, and its size in bytes.
@@ -181,9 +184,9 @@ impl<'a> Planner<'a> {
                         }
                     }
                 }
-                Role::GetArrayAt(..) => {
+                Role::GetArrayAt(kind, _) => {
                     if value != 0 {
-                        draft.set(param.word, chunk.memory.allocate(MIN_BUFFER_BYTES / 8) as u64);
+                        self.lower_handle_array(call, chunk, draft, lowering, number, kind);
                     }
                 }
                 Role::Device(access, size) => {

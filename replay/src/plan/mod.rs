@@ -50,6 +50,7 @@ pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
 mod graph_host;
+pub(crate) mod handle_array;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
 pub(crate) mod kernel_choice;
