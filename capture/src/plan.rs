@@ -147,6 +147,8 @@ pub(crate) struct Plan {
     pub(crate) keep: Keep,
     /// Whether the thread's device may be another one after the call.
     pub(crate) moves_thread: bool,
+    /// Whether the call's work, or a graph's, may wait for a value that something writes.
+    pub(crate) awaits_value: bool,
 }
 
 static PLANS: AtomicPtr<Plan> = AtomicPtr::new(std::ptr::null_mut());
@@ -255,6 +257,7 @@ fn plan(api: &'static Api) -> Plan {
         event_word: event_word(api),
         keep: Keep::of(api),
         moves_thread: keep::moves_thread(api),
+        awaits_value: keep::awaits_value(api),
     };
     choose_route(&mut plan);
     plan

@@ -73,6 +73,8 @@ pub(crate) struct Transfers {
     pub(crate) code: Option<CodeImage>,
     /// Addresses in host memory that the work which the call enqueues uses directly.
     pub(crate) addresses: Vec<u64>,
+    /// Where the call puts work on several streams: each, with how many of the addresses there are up to and with its work's.
+    pub(crate) on_streams: Vec<(u64, usize)>,
     /// The stream that the call works on, where none of its arguments says so.
     pub(crate) stream: Option<u64>,
     /// Launches of this thread that are being put together, the last one innermost.
@@ -86,6 +88,7 @@ impl Transfers {
         self.capture = None;
         self.code = None;
         self.addresses.clear();
+        self.on_streams.clear();
         self.stream = None;
     }
 }
@@ -269,6 +272,11 @@ impl Drafting<'_> {
             };
             // SAFETY: by the caller's contract.
             unsafe { self.fields(param, bytes, layout) };
+            if let Some((_, offset_bytes)) = self.call.plan.stream_field.filter(|&(word, _)| self.word(word) == address)
+                && let Some(stream) = bytes.get(offset_bytes as usize..).and_then(|rest| rest.first_chunk())
+            {
+                self.transfers.on_streams.push((u64::from_le_bytes(*stream), self.transfers.addresses.len()));
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 /* Windows that the program opens itself, after calls that what is in the window rests on.
- * usage: windows imported */
+ * usage: windows imported | contexts | one_thread | awaited */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +31,20 @@ hipError_t hipMemUnmap(void* range, size_t size);
 hipError_t hipMemSetAccess(void* range, size_t size, const struct access* access, size_t count);
 hipError_t hipMemExportToShareableHandle(void* shared, handle_t memory, int type, unsigned long long flags);
 hipError_t hipMemImportFromShareableHandle(handle_t* memory, void* shared, int type);
+
+typedef void* context_t;
+hipError_t hipCtxCreate(context_t* context, unsigned flags, int device);
+hipError_t hipCtxPushCurrent(context_t context);
+hipError_t hipCtxPopCurrent(context_t* context);
+hipError_t hipDevicePrimaryCtxRetain(context_t* context, int device);
+hipError_t hipGetLastError(void);
+
+struct channels { int x, y, z, w, kind; };
+hipError_t hipMallocArray(void** array, const struct channels* channels, size_t width, size_t height, unsigned flags);
+hipError_t hipMemcpy2DToArray_spt(void* to, size_t column, size_t row, const void* from, size_t pitch, size_t width, size_t height,
+                                  int kind);
+hipError_t hipMemcpy2DFromArray_spt(void* to, size_t pitch, const void* from, size_t column, size_t row, size_t width, size_t height,
+                                    int kind);
 
 enum { DESCRIPTOR = 1, BYTES = 4096, DEVICE_LOCATION = 1, READ_WRITE = 3, NUMBER = 200 };
 
@@ -78,8 +92,85 @@ static int imported(void) {
   return 0;
 }
 
+/* What a thread had pushed before a window it takes away in it, and so in the next one, before which it pushed more. */
+static int contexts(void) {
+  static unsigned char result[BYTES];
+  context_t made, primary, popped = 0;
+  unsigned char* memory;
+  CHECK(hipCtxCreate(&made, 0, 0));
+  CHECK(hipDevicePrimaryCtxRetain(&primary, 1));
+  CHECK(hipCtxPushCurrent(primary));
+  CHECK(hipMalloc((void**)&memory, BYTES));
+  starts();
+  CHECK(hipMemset(memory, 5, BYTES));
+  CHECK(hipMemcpy(result, memory, BYTES, hipMemcpyDeviceToHost));
+  CHECK(hipCtxPopCurrent(&popped));
+  HOLDS(popped == primary);
+  stops();
+  CHECK(hipCtxPushCurrent(primary));
+  CHECK(hipCtxPushCurrent(primary));
+  CHECK(hipCtxPopCurrent(&popped));
+  starts();
+  CHECK(hipMemcpy(result, memory, BYTES, hipMemcpyDeviceToHost));
+  CHECK(hipCtxPopCurrent(&popped));
+  HOLDS(popped == primary);
+  CHECK(hipCtxPopCurrent(&popped));
+  HOLDS(popped == made);
+  HOLDS(hipCtxPopCurrent(&popped) != 0);
+  (void)hipGetLastError();
+  return 0;
+}
+
+/* Calls on the thread's own default stream that cannot name it, in the only thread. */
+static int one_thread(void) {
+  unsigned texels[16] = {0};
+  const struct channels words = {32, 0, 0, 0, 1};
+  void* array;
+  CHECK(hipMallocArray(&array, &words, 16, 1, 0));
+  starts();
+  for (unsigned i = 0; i < 16; i++) texels[i] = 3 * i;
+  CHECK(hipMemcpy2DToArray_spt(array, 0, 0, texels, sizeof texels, sizeof texels, 1, hipMemcpyHostToDevice));
+  memset(texels, 0, sizeof texels);
+  CHECK(hipMemcpy2DFromArray_spt(texels, sizeof texels, array, 0, 0, sizeof texels, 1, hipMemcpyDeviceToHost));
+  HOLDS(texels[15] == 45);
+  return 0;
+}
+
+/* A window that is to end while its work waits for what comes behind it. */
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags);
+hipError_t hipStreamWaitValue32(hipStream_t stream, void* at, uint32_t value, unsigned flags, uint32_t mask);
+hipError_t hipStreamWriteValue32(hipStream_t stream, void* at, uint32_t value, unsigned flags);
+
+static int awaited(void) {
+  static uint32_t result[16];
+  uint32_t* memory;
+  hipStream_t streams[2];
+  CHECK(hipMalloc((void**)&memory, sizeof result));
+  CHECK(hipMemset(memory, 0, sizeof result));
+  for (int i = 0; i < 2; i++) CHECK(hipStreamCreateWithFlags(&streams[i], 1));
+  CHECK(hipDeviceSynchronize());
+  starts();
+  CHECK(hipStreamWaitValue32(streams[0], memory, 1, 0, ~0u));
+  stops();
+  CHECK(hipStreamWriteValue32(streams[1], memory, 1, 0));
+  CHECK(hipStreamSynchronize(streams[0]));
+  CHECK(hipMemcpy(result, memory, sizeof result, hipMemcpyDeviceToHost));
+  HOLDS(result[0] == 1);
+  CHECK(hipDeviceSynchronize());
+  stops();
+  CHECK(hipMemset(memory, 3, sizeof result));
+  CHECK(hipDeviceSynchronize());
+  starts();
+  CHECK(hipMemcpy(result, memory, sizeof result, hipMemcpyDeviceToHost));
+  HOLDS(result[5] == 0x03030303);
+  return 0;
+}
+
 int main(int count, char** arguments) {
   const char* what = count > 1 ? arguments[1] : "";
   if (!strcmp(what, "imported")) return imported();
-  return fprintf(stderr, "usage: windows imported\n");
+  if (!strcmp(what, "contexts")) return contexts();
+  if (!strcmp(what, "one_thread")) return one_thread();
+  if (!strcmp(what, "awaited")) return awaited();
+  return fprintf(stderr, "usage: windows imported | contexts | one_thread | awaited\n");
 }

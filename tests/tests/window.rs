@@ -168,7 +168,7 @@ fn with_windows_of_its_own(source: &str, what: &str) -> (Scratch, program::Recor
     let scratch = Scratch::new(what);
     let program = program::compile(&scratch, source, what, program::LINKED);
     let mut command = program::command(&program, &[what]);
-    command.env("HIP_HRR_CAPTURE_WINDOW", "api");
+    command.env("HIP_HRR_CAPTURE_WINDOW", "api").env("MINIHIP_DEVICES", "2");
     let recorded = program::record(&scratch, command);
     recorded.run.expect_code(0);
     (scratch, recorded)
@@ -192,6 +192,69 @@ fn a_window_brings_the_exports_that_imports_rest_on() {
     for (threads, order) in [("0", "capture"), ("1", "deps")] {
         let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
         assert_eq!(replay.run().expect_pass().pass, 2);
+    }
+}
+
+/// A window began with empty stacks of contexts, whatever its threads had pushed, and replay left out what took from them.
+#[test]
+fn a_window_begins_with_the_contexts_that_its_threads_had() {
+    let (_scratch, recorded) = with_windows_of_its_own("windows", "contexts");
+    let archive = &recorded.processes()[0];
+    let in_front = |name: &str| {
+        let records = archive.streams().iter().flat_map(|stream| stream.records());
+        records
+            .filter(|record| record.flags() & flag::PREAMBLE != 0 && archive.api(record.api()).name == name)
+            .map(|record| record.device_after())
+            .collect::<Vec<_>>()
+    };
+    // The one that was made and the other device's, then the other device's again.
+    assert_eq!(in_front("hipCtxPushCurrent"), [Some(0), Some(1), Some(1)]);
+    assert_eq!(in_front("hipCtxPopCurrent"), []);
+    for (threads, order) in [("0", "capture"), ("1", "capture"), ("0", "deps")] {
+        let replay = Replay::of(&recorded.root).env("MINIHIP_DEVICES", 2);
+        let checks = replay.args(["--threads", threads, "--order", order]).run().expect_pass();
+        assert_eq!(checks.pass, 2);
+    }
+}
+
+/// Of what a window made only memory was restored in a later one.
+#[test]
+fn a_later_window_restores_arrays_and_variables_that_an_earlier_one_made() {
+    let recording = record("api", &["60", "twice", "20", "40"]);
+    let window = archive(&recording).manifest().window.clone().unwrap();
+    assert_eq!((window.opened, window.unrestored), (2, 0));
+    expect_everywhere(&recording, 40 * RESULTS..=40 * RESULTS);
+}
+
+/// The thread of the program shared a worker with what stands before the window, for which some of its calls have no other form.
+#[test]
+fn a_program_of_one_thread_needs_one_worker_with_a_window_too() {
+    let (_scratch, recorded) = with_windows_of_its_own("windows", "one_thread");
+    for order in ["capture", "deps"] {
+        let replay = Replay::of(&recorded.root).args(["--threads", "1", "--order", order]);
+        assert_eq!(replay.run().expect_pass().pass, 1);
+    }
+}
+
+/// What the window's work waited for came behind it, and was in no window: the replay waited for ever.
+#[test]
+fn a_window_does_not_end_while_its_work_waits_for_a_value() {
+    let (_scratch, recorded) = with_windows_of_its_own("windows", "awaited");
+    assert!(recorded.run.stderr.contains("Window 2 opened"), "{}", recorded.run);
+    for (threads, order) in [("0", "capture"), ("1", "deps")] {
+        let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
+        // It ends at a call behind the one that writes the value, before the copy or after it.
+        assert!(replay.args(["--sync-watchdog-ms", "20000"]).run().expect_pass().pass >= 1);
+    }
+}
+
+/// A node of a capture was taken for one of a graph that was gone, which had had the same handle.
+#[test]
+fn a_window_tells_nodes_of_a_capture_from_those_that_had_their_handles() {
+    let workload = Workload::listed("sweep_graphs");
+    for window in ["launches:38..", "launches:39..", "launches:40.."] {
+        let recording = record_with(&workload, Contents::Recorded, &[("HIP_HRR_CAPTURE_WINDOW", window)]);
+        Replay::of_recording(&recording).run().expect_pass();
     }
 }
 

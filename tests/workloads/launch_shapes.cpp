@@ -188,6 +188,51 @@ void several_devices() {
   CHECK(hipSetDevice(0));
 }
 
+// As above, with results in pinned memory: each kernel's are there when its own stream has been waited for, whatever the other does.
+void several_devices_to_the_host() {
+  int devices = 0;
+  CHECK(hipGetDeviceCount(&devices));
+  if (devices < 2) return;
+  uint32_t* data[2];
+  hipStream_t streams[2];
+  Words expected[2];
+  for (int d = 0; d < 2; d++) {
+    CHECK(hipSetDevice(d));
+    CHECK(hipHostMalloc(reinterpret_cast<void**>(&data[d]), kCount * 4, hipHostMallocPortable));
+    CHECK(hipStreamCreateWithFlags(&streams[d], hipStreamNonBlocking));
+    expected[d] = pattern(kCount, salt++);
+    std::memcpy(data[d], expected[d].data(), kCount * 4);
+  }
+  CHECK(hipSetDevice(0));
+  for (int round = 0; round < 4; round++) {
+    uint32_t values[2];
+    int n = kCount;
+    void* params[2][3];
+    hipLaunchParams list[2] = {};
+    for (int d = 0; d < 2; d++) {
+      values[d] = 100 * salt++ + d;
+      params[d][0] = &data[d], params[d][1] = &values[d], params[d][2] = &n;
+      list[d].func = reinterpret_cast<void*>(LONG_NAME);
+      list[d].gridDim = dim3(blocks_for(kCount)), list[d].blockDim = dim3(kThreads);
+      list[d].args = params[d], list[d].stream = streams[d];
+    }
+    CHECK(round % 2 == 0 ? hipLaunchCooperativeKernelMultiDevice(list, 2, 0)
+                         : hipExtLaunchMultiKernelMultiDevice(list, 2, 0));
+    for (int step = 0; step < 2; step++) {
+      const int d = (round + step + 1) % 2;
+      CHECK(hipStreamSynchronize(streams[d]));
+      host_mix(expected[d], 3, values[d]);
+      REQUIRE(std::memcmp(data[d], expected[d].data(), kCount * 4) == 0, "results on the host, device %d", d);
+      // The host goes on with it while the other device may still be at work.
+      for (int i = 0; i < kCount; i += 3) data[d][i] = expected[d][i] = uint32_t(round * 1000 + i + d);
+    }
+  }
+  for (int d = 0; d < 2; d++) {
+    CHECK(hipHostFree(data[d]));
+    CHECK(hipStreamDestroy(streams[d]));
+  }
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -198,6 +243,7 @@ int main(int, char** argv) {
   halves(module);
   long_name(module);
   several_devices();
+  several_devices_to_the_host();
   CHECK(hipModuleUnload(module));
   std::printf("launch_shapes: ok, %u patterns\n", salt);
 }

@@ -178,9 +178,22 @@ pub(super) unsafe fn before_work(
     let process = process::current();
     let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };
     let hip_stream = transfers.stream.unwrap_or_else(|| HookCall { process, plan, words }.stream());
+    let recording = Recording { stream, writer };
+    if transfers.on_streams.len() > 1 {
+        // A launch on several devices: each kernel is waited for by its own stream.
+        let mut from = 0;
+        for &(hip_stream, behind) in &transfers.on_streams {
+            in_call.addresses.extend_from_slice(&transfers.addresses[from..behind]);
+            from = behind;
+            // SAFETY: the caller is the stream's owner, inside its call.
+            unsafe { memory.before_work(&recording, hip_stream, in_call) };
+        }
+        transfers.addresses.clear();
+        return;
+    }
     std::mem::swap(&mut in_call.addresses, &mut transfers.addresses);
     // SAFETY: the caller is the stream's owner, inside its call.
-    unsafe { memory.before_work(&Recording { stream, writer }, hip_stream, in_call) };
+    unsafe { memory.before_work(&recording, hip_stream, in_call) };
     if plan.api.effect == Effect::Enqueue {
         for result in &transfers.results {
             memory.before_staged_copy(result.region.address, hip_stream, in_call);

@@ -61,6 +61,9 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
             // SAFETY: the caller is the stream's owner.
             unsafe { in_window(hot, stream, stream_ptr, number) };
             note_device(hot, windows, plan);
+            if plan.awaits_value {
+                window::note_await();
+            }
             Entered::Inside
         }
         Standing::Outside => {

@@ -2,7 +2,8 @@
 //!
 //! What memory holds can be read only when nothing is at work. But work may wait for a later call of the very thread that opens the
 //! window (`hipStreamWaitValue32`, whose value that thread writes), or for what the program stores. So another thread waits, and
-//! where it has not come back in time the window is opened later.
+//! where it has not come back in time the window is opened later. Nor is a window closed while its work may wait for such a value: what
+//! writes it would be in no window, and a replay would wait for ever.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +15,17 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 /// It has been said that a window is opened later.
 static SAID: AtomicBool = AtomicBool::new(false);
 
+/// What is held up by a device that is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// The opening of a window.
+    Opening,
+    /// The end of one.
+    Closing,
+}
+
 /// Whether the devices are idle, or were within this time. Until a wait that took longer has ended the answer is no, at once.
-pub(super) fn devices_are(devices: Vec<i32>, patience: Duration) -> bool {
+pub(super) fn devices_are(devices: Vec<i32>, patience: Duration, held_up: For) -> bool {
     /// How often the other thread is looked at.
     const STEP: Duration = Duration::from_micros(50);
     // Acquire: pairs with the release below, so that a wait which has ended is over.
@@ -43,7 +53,7 @@ pub(super) fn devices_are(devices: Vec<i32>, patience: Duration) -> bool {
     while WAITING.load(Ordering::Acquire) {
         if begin.elapsed() > patience {
             // Relaxed: only who says it.
-            if !SAID.swap(true, Ordering::Relaxed) {
+            if held_up == For::Opening && !SAID.swap(true, Ordering::Relaxed) {
                 notice::line(format_args!(
                     "A window is opened later: work on a device has not ended after {} s, and may wait for the program",
                     patience.as_secs()

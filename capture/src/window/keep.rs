@@ -91,6 +91,11 @@ pub(crate) fn moves_thread(api: &Api) -> bool {
         .any(|prefix| api.name.starts_with(prefix))
 }
 
+/// Whether a call's work, or that of a graph it is about, may wait for a value that something writes.
+pub(crate) fn awaits_value(api: &Api) -> bool {
+    api.name.contains("WaitValue") || api.name.contains("BatchMemOp")
+}
+
 fn makes(api: &Api) -> bool {
     api.name.starts_with("__hipRegister")
         || api.params.iter().any(|param| match param.role {

@@ -30,7 +30,7 @@ pub(crate) mod outside;
 mod preamble;
 pub(crate) mod trigger;
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,7 @@ use crate::settings::Trigger;
 use crate::writer::ThreadStream;
 use crate::{manifest, notice, small_stack};
 use holders::Holders;
+use idle::For;
 use objects::Objects;
 use trigger::Moment;
 
@@ -58,6 +59,11 @@ static STATE: AtomicU8 = AtomicU8::new(state::OUTSIDE);
 /// Windows opened so far; tells a thread whether it has made a call in this one.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
+/// Work of the window that is open may wait for a value that something writes.
+static AWAITS: AtomicBool = AtomicBool::new(false);
+
+/// How long the end of a window waits for work that may wait for a value.
+const SHORT_PATIENCE: Duration = Duration::from_millis(5);
 /// How long opening waits for calls of other threads to return.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at whether a window has been opened, or whether calls have returned.
@@ -99,6 +105,7 @@ pub(crate) enum Next {
 pub(crate) fn forget() {
     STATE.store(state::OUTSIDE, Ordering::Relaxed);
     OPENED.store(0, Ordering::Relaxed);
+    AWAITS.store(false, Ordering::Relaxed);
 }
 
 /// Lets the thread that opens a window go on with it.
@@ -200,7 +207,7 @@ impl Windows {
             ));
         }
         let devices = self.objects().devices().to_vec();
-        if !idle::devices_are(devices, PATIENCE) {
+        if !idle::devices_are(devices, PATIENCE, For::Opening) {
             STATE.store(state::OUTSIDE, Ordering::Release);
             return Opening::NotNow;
         }
@@ -228,9 +235,20 @@ impl Windows {
         Opening::Opened
     }
 
+    /// Whether no work of the window waits for a value any more.
+    fn nothing_awaits(&self) -> bool {
+        let devices = self.objects().devices().to_vec();
+        let done = idle::devices_are(devices, SHORT_PATIENCE, For::Closing);
+        if done {
+            AWAITS.store(false, Ordering::Relaxed);
+        }
+        done
+    }
+
     /// Closes the window; says whether this thread did, or another one has.
     fn close(&self, process: &'static Process) -> bool {
-        if graph_copies::capturing() {
+        // Relaxed: a thread that closes the window after another one's call came after that.
+        if graph_copies::capturing() || (AWAITS.load(Ordering::Relaxed) && !self.nothing_awaits()) {
             return false;
         }
         // Release: a thread that opens the next window sees what was recorded in this one.
@@ -264,6 +282,12 @@ enum Opening {
     Others,
     /// A stream is being captured, or work does not end: it is tried again at the next call.
     NotNow,
+}
+
+/// A call in a window has work wait for a value.
+pub(crate) fn note_await() {
+    // Relaxed: as in `close`.
+    AWAITS.store(true, Ordering::Relaxed);
 }
 
 /// Number of the window that is open, or was last.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Access, Api, Effect, HandleKind, Returns, Role, STRUCTS, Size};
 use hrr_format::code_object::ArgKind;
-use hrr_format::record::{Presence, Record, SectionTag};
+use hrr_format::record::{Presence, Record, Section, SectionTag};
 use rustc_hash::FxHashMap;
 
 use crate::plan::looks::Span;
@@ -83,6 +83,8 @@ pub(super) struct Call {
     pub(super) fence: bool,
     /// The stream its work is on.
     pub(super) enqueues_on: Option<Stream>,
+    /// Further streams that it is on: a launch on several devices has one of each.
+    pub(super) also_on: Vec<Stream>,
     /// Whether the work may still be under way when the call has returned.
     pub(super) is_asynchronous: bool,
     /// Whether it copies from or to memory of the host, for which it may wait for the device although it is asynchronous.
@@ -92,6 +94,18 @@ pub(super) struct Call {
     pub(super) records: Option<Object>,
     /// The event its stream waits for from then on.
     pub(super) stream_awaits: Option<Object>,
+}
+
+impl Call {
+    /// The streams that its work is on.
+    pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + '_ {
+        self.enqueues_on.into_iter().chain(self.also_on.iter().copied())
+    }
+
+    /// The one stream that its work is on.
+    pub(super) fn only_on(&self) -> Option<Stream> {
+        self.enqueues_on.filter(|_| self.also_on.is_empty())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,8 +185,13 @@ impl<'a> Reader<'a> {
         for (number, param) in api.params.iter().enumerate() {
             self.parameter(&mut call, api, record, number as u8, param.role);
         }
-        if let Some(arguments) = record.section_tagged(SectionTag::KernelArgs) {
-            self.kernel_arguments(&mut call, record, arguments.payload);
+        let of_kernels = |section: &Section<'_>| section.tag == SectionTag::KernelArgs;
+        for (index, arguments) in record.sections().map_while(Result::ok).filter(of_kernels).enumerate() {
+            match index {
+                0 => self.kernel_arguments(&mut call, record, arguments.payload),
+                // The record says of the first kernel alone which it is.
+                _ => self.embedded(&mut call, arguments.payload),
+            }
         }
         if api.ret == Returns::Pointer
             && let Some(value) = record.section_tagged(SectionTag::Return).map(|section| word(section.payload, 0))
@@ -220,7 +239,7 @@ impl<'a> Reader<'a> {
                     self.name(call, kind, word(bytes, 0), How::Uses);
                 }
             }
-            Role::GetArray(kind, _) => {
+            Role::GetArray(kind, _) | Role::GetArrayAt(kind, _) => {
                 for bytes in payload(SectionTag::Out).chunks_exact(8) {
                     self.give(call, api, record, (kind, word(bytes, 0)), Role::Get(kind));
                 }
@@ -268,6 +287,10 @@ impl<'a> Reader<'a> {
             for field in layout.fields.iter().filter(|field| field.when.is_none_or(|when| when.holds(element))) {
                 let value = word(element, field.offset_bytes as usize);
                 match field.role {
+                    Role::Use(HandleKind::Stream) => {
+                        self.name(call, HandleKind::Stream, value, How::Uses);
+                        call.also_on.extend(self.stream(value).filter(|stream| !call.also_on.contains(stream)));
+                    }
                     Role::Use(kind) => self.name(call, kind, value, How::Uses),
                     Role::Device(access, _) => self.use_memory(call, value, access),
                     _ => {}
@@ -405,12 +428,16 @@ impl<'a> Reader<'a> {
             Some(self.legacy(call.lane))
         } else {
             self.name(call, HandleKind::Stream, value, How::Uses);
-            let handle = self.handles.get(&(HandleKind::Stream, value));
-            handle.and_then(|handle| handle.stream.map(|(device, rule)| Stream { object: handle.object, device, rule }))
+            self.stream(value)
         };
         if stream.is_some() {
             call.enqueues_on = stream;
         }
+    }
+
+    fn stream(&self, value: u64) -> Option<Stream> {
+        let handle = self.handles.get(&(HandleKind::Stream, value))?;
+        handle.stream.map(|(device, rule)| Stream { object: handle.object, device, rule })
     }
 
     fn legacy(&mut self, lane: u32) -> Stream {
@@ -437,6 +464,8 @@ impl<'a> Reader<'a> {
     fn effects(&mut self, call: &mut Call, api: &'static Api, record: &Record<'a>) {
         // The stream that a parameter named; what it means depends on the call.
         let named = call.enqueues_on.take();
+        // Streams in structs, of a launch on several devices.
+        let several = std::mem::take(&mut call.also_on);
         let has_stream = api.params.iter().any(|param| param.role == Role::Use(HandleKind::Stream));
         let first = call.names.first().map(|&(object, _)| object);
         let changes_capture = ["hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamUpdateCapture"]
@@ -446,7 +475,14 @@ impl<'a> Reader<'a> {
             Effect::Enqueue | Effect::BlockCopy => {
                 let hidden =
                     if api.name.ends_with("_spt") { self.per_thread(call.lane) } else { self.legacy(call.lane) };
-                let stream = if has_stream { named } else { Some(hidden) };
+                let stream = match several.split_first() {
+                    _ if has_stream => named,
+                    Some((first, others)) if api.effect == Effect::Enqueue => {
+                        call.also_on = others.to_vec();
+                        Some(*first)
+                    }
+                    _ => Some(hidden),
+                };
                 call.enqueues_on = stream;
                 call.is_asynchronous = api.effect == Effect::Enqueue;
                 if let Some(stream) = stream.filter(|_| !call.is_asynchronous) {

@@ -34,8 +34,10 @@ pub(super) struct Work {
 pub(super) struct View {
     /// What it waits for, if it waits.
     awaited: Cover,
-    /// What its own work comes behind.
+    /// What its own work comes behind, on its stream.
     behind: Cover,
+    /// On each further stream.
+    also_behind: Vec<(Stream, Cover)>,
 }
 
 /// The device's order at one moment, as the calls that have returned made it, and the waits of calls so far.
@@ -89,6 +91,10 @@ impl DeviceOrder {
                 join(&mut view.behind, recorded);
             }
         }
+        for &stream in &call.also_on {
+            self.streams.entry(stream.object).or_insert_with(|| (stream, Cover::default()));
+            view.also_behind.push((stream, self.by_rule(stream, until)));
+        }
         view.awaited = match call.awaited {
             Awaited::Nothing => Cover::default(),
             Awaited::Event(event) => self.events.get(&event).cloned().unwrap_or_default(),
@@ -119,6 +125,10 @@ impl DeviceOrder {
         if let Some(stream) = call.enqueues_on {
             let (_, cover) = self.streams.entry(stream.object).or_insert_with(|| (stream, Cover::default()));
             join(cover, &view.behind);
+        }
+        for (stream, behind) in &view.also_behind {
+            let (_, cover) = self.streams.entry(stream.object).or_insert_with(|| (*stream, Cover::default()));
+            join(cover, behind);
         }
         if let Some(event) = call.records {
             self.events.insert(event, view.awaited);

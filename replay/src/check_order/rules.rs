@@ -259,7 +259,7 @@ impl Rules {
         if self.order == OrderMode::Program {
             return view;
         }
-        if let Some(stream) = call.enqueues_on {
+        for stream in call.streams() {
             let standing = self.streams.get(&stream.object);
             demands.after(standing.map(|standing| &standing.changes), Reason::Stream);
             demands.after(standing.map(|standing| &standing.uses), Reason::Stream);
@@ -284,13 +284,13 @@ impl Rules {
                 demands.after(standing.map(|device| &device.uses), Reason::Device);
             }
         }
-        let on = call.enqueues_on;
+        let on = call.only_on();
         for &(object, writes) in &call.memory {
             if let Some(places) = self.memory.get_mut(&object) {
                 demands.after_work(places, writes, on, &self.device, Reason::Memory);
             }
         }
-        if on.is_some() || !call.memory.is_empty() {
+        if call.enqueues_on.is_some() || !call.memory.is_empty() {
             demands.after_work(&mut self.any_memory, call.any_memory, on, &self.device, Reason::AnyMemory);
         }
         demands.after(Some(&self.fences), Reason::Capture);
@@ -320,7 +320,7 @@ impl Rules {
         if self.order == OrderMode::Program {
             return;
         }
-        if let Some(stream) = call.enqueues_on {
+        for stream in call.streams() {
             self.streams.entry(stream.object).or_default().changes.add(logged);
             let legacy = self.legacy.entry(stream.device).or_default();
             match stream.rule {
@@ -347,9 +347,11 @@ impl Rules {
         let stream = call.enqueues_on.filter(|_| call.awaited == Awaited::Nothing);
         let work = Work { stream, end: call.end, lane: call.lane };
         for &(object, writes) in &call.memory {
-            let place = place(self.memory.entry(object).or_default(), stream);
-            let uses = if writes { &mut place.writes } else { &mut place.reads };
-            uses.add(work, logged);
+            for stream in std::iter::once(stream).chain(call.also_on.iter().copied().map(Some)) {
+                let place = place(self.memory.entry(object).or_default(), stream);
+                let uses = if writes { &mut place.writes } else { &mut place.reads };
+                uses.add(Work { stream, ..work }, logged);
+            }
         }
         if call.enqueues_on.is_some() || call.any_memory {
             let place = place(&mut self.any_memory, stream);

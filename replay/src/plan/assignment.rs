@@ -3,6 +3,9 @@
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::Api;
 
+/// The name under which the recorder writes what stands in front of a window.
+const PREAMBLE_THREAD: &str = "hrr-preamble";
+
 /// Which worker executes which captured threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
@@ -14,10 +17,12 @@ pub(crate) struct Assignment {
 
 impl Assignment {
     /// One worker per captured thread for `threads` = 0; otherwise at most `threads` workers, each captured thread on the
-    /// one with the least recorded so far.
+    /// one with the least recorded so far. What stands in front of windows is no thread of the program, and made before its calls
+    /// in them: it gets a worker of its own where the threads do.
     pub(crate) fn new(archive: &Archive, threads: usize) -> Self {
         let lanes = archive.streams().len();
-        if threads == 0 || threads >= lanes {
+        let of_program = archive.streams().iter().filter(|stream| stream.header().name != PREAMBLE_THREAD).count();
+        if threads == 0 || threads >= of_program {
             return Assignment { worker_of: (0..lanes as u32).collect(), workers: lanes };
         }
         let weight = |lane: usize| {

@@ -87,6 +87,8 @@ pub(crate) struct CallFacts {
     pub(crate) fence: Fence,
     /// The stream object the call enqueues on.
     pub(crate) enqueues_on: Option<StreamKey>,
+    /// Further streams that it enqueues on: a launch on several devices has one of each.
+    pub(crate) also_on: Vec<StreamKey>,
     /// What the call waits for.
     pub(crate) sync: Sync,
     /// An event the call records.
@@ -108,10 +110,16 @@ impl CallFacts {
         kept.uses.clear();
         kept.creates.clear();
         kept.memory.clear();
+        kept.also_on.clear();
         kept.values.clear();
         kept.seen.clear();
-        let CallFacts { uses, creates, memory, values, seen, .. } = kept;
-        *self = CallFacts { uses, creates, memory, values, seen, ..CallFacts::default() };
+        let CallFacts { uses, creates, memory, also_on, values, seen, .. } = kept;
+        *self = CallFacts { uses, creates, memory, also_on, values, seen, ..CallFacts::default() };
+    }
+
+    /// The streams that the call enqueues on.
+    fn streams(&self) -> impl Iterator<Item = StreamKey> + '_ {
+        self.enqueues_on.into_iter().chain(self.also_on.iter().copied())
     }
 
     /// Where the work of the call is, once the call has returned.
@@ -302,7 +310,7 @@ impl Dependencies {
         if self.mode == OrderMode::Program {
             return;
         }
-        if let Some(stream) = facts.enqueues_on {
+        for stream in facts.streams() {
             if let Some((_, history)) = self.streams.get(&stream.object) {
                 wanted.all(&history.changes);
                 wanted.all(&history.users);
@@ -361,8 +369,11 @@ impl Dependencies {
     /// After uses of an allocation that conflict.
     fn after_uses(&self, uses: &[PlaceUse], writes: bool, facts: &CallFacts, wanted: &mut Wanted<'_>) {
         for earlier in uses {
-            // Work on one stream runs in the order it was enqueued, which the stream's own edges keep.
-            if matches!(earlier.place, Where::On(stream) if facts.enqueues_on == Some(stream)) {
+            // Work on one stream runs in the order it was enqueued, which the stream's own edges keep. Of a launch on several it is
+            // not told which of them uses the memory.
+            if facts.also_on.is_empty()
+                && matches!(earlier.place, Where::On(stream) if facts.enqueues_on == Some(stream))
+            {
                 continue;
             }
             let nodes = earlier.write.iter().chain(earlier.read.iter().filter(|_| writes));
@@ -458,7 +469,7 @@ impl Dependencies {
     }
 
     fn order_work(&mut self, node: &Node, facts: &CallFacts) {
-        if let Some(stream) = facts.enqueues_on {
+        for stream in facts.streams() {
             self.stream(stream).change(node);
             match stream.rule {
                 StreamRule::Legacy => self.legacy.entry(stream.device).or_default().change(node),
@@ -466,8 +477,10 @@ impl Dependencies {
                 StreamRule::NonBlocking => {}
             }
             self.devices.entry(stream.device).or_default().read(node);
-            if !facts.failed {
+            if !facts.failed && facts.enqueues_on == Some(stream) {
                 self.visibility.enqueued(stream, node, facts);
+            } else if !facts.failed {
+                self.visibility.enqueued_beside(stream, node);
             }
         }
         match facts.sync {
@@ -490,7 +503,9 @@ impl Dependencies {
         let place = facts.place(node.lane());
         for &(object, writes) in &facts.memory {
             let uses = self.memory.entry(object).or_default();
-            note_use(&self.visibility, uses, place, node, writes);
+            for place in std::iter::once(place).chain(facts.also_on.iter().copied().map(Where::On)) {
+                note_use(&self.visibility, uses, place, node, writes);
+            }
         }
         if facts.reach == Reach::Any {
             note_use(&self.visibility, &mut self.unnamed, place, node, true);

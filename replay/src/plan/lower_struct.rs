@@ -1,6 +1,6 @@
 //! Arguments that are structs, field by field.
 
-use hrr_format::catalogue::{HandleKind, Role, STRUCTS, Size, StructField, StructLayout};
+use hrr_format::catalogue::{Effect, HandleKind, Role, STRUCTS, Size, StructField, StructLayout};
 use hrr_format::record::SectionTag;
 
 use super::Planner;
@@ -193,9 +193,13 @@ impl<'a> Planner<'a> {
                 self.objects.handle(HandleKind::Stream, value).and_then(|handle| handle.stream)
             }
         };
-        // Of a launch on several devices the first one's: each of them waits for all before it on its own stream.
-        if lowering.names_stream.is_none() {
-            lowering.note_stream(call, key);
+        // A launch on several devices has a stream of each.
+        match (lowering.names_stream, key) {
+            (None, _) => lowering.note_stream(call, key),
+            (Some(first), Some(other)) if first != other && call.api.effect == Effect::Enqueue => {
+                lowering.facts.also_on.push(other);
+            }
+            _ => {}
         }
         Ok(())
     }

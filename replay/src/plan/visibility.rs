@@ -266,6 +266,13 @@ impl Visibility {
         }
     }
 
+    /// A call has returned that put work on a further stream.
+    pub(crate) fn enqueued_beside(&mut self, stream: StreamKey, node: &Node) {
+        if let Some(included) = self.by_rule(stream, node) {
+            self.include(stream, included);
+        }
+    }
+
     /// What comes before work on a stream by the rules of the legacy default stream.
     fn by_rule(&self, stream: StreamKey, node: &Node) -> Option<Included> {
         let what = match stream.rule {

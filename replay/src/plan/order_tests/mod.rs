@@ -566,9 +566,14 @@ fn lifetime(mode: OrderMode, middle: CallFacts) -> Vec<Vec<Wait>> {
     let create = CallFacts { creates: vec![7], ..CallFacts::default() };
     let sync = CallFacts { uses: vec![(7, Use::Reads)], sync: Sync::Stream(stream), ..CallFacts::default() };
     let destroy = CallFacts { uses: vec![(7, Use::Ends)], ..CallFacts::default() };
+    one_in_each_thread(mode, [create, sync, middle, destroy])
+}
+
+/// What calls wait for that are made one after the other, each in a thread of its own.
+fn one_in_each_thread(mode: OrderMode, calls: [CallFacts; 4]) -> Vec<Vec<Wait>> {
     let mut order = Order::new(mode, (0..4).collect());
     let mut all = Vec::new();
-    for (lane, mut facts) in [create, sync, middle, destroy].into_iter().enumerate() {
+    for (lane, mut facts) in calls.into_iter().enumerate() {
         let (lane, begin) = (lane as u32, 10 * lane as u64 + 1);
         let mut waits = Vec::new();
         order.begin(lane, begin, &mut facts, None, &mut waits);
@@ -577,6 +582,22 @@ fn lifetime(mode: OrderMode, middle: CallFacts) -> Vec<Vec<Wait>> {
         all.push(waits);
     }
     all
+}
+
+/// A launch on several devices was on the first one's stream alone.
+#[test]
+fn a_launch_on_several_streams_is_in_the_order_of_each() {
+    let stream = |object, device| StreamKey { object, device, rule: StreamRule::NonBlocking };
+    let (first, second, other) = (stream(7, 0), stream(8, 1), stream(9, 1));
+    let launch =
+        CallFacts { enqueues_on: Some(first), also_on: vec![second], memory: vec![(20, true)], ..CallFacts::default() };
+    let sync = CallFacts { sync: Sync::Stream(second), ..CallFacts::default() };
+    let work = CallFacts { enqueues_on: Some(second), ..CallFacts::default() };
+    let read = CallFacts { enqueues_on: Some(other), memory: vec![(20, false)], ..CallFacts::default() };
+    let waits = one_in_each_thread(OrderMode::Deps, [launch, sync, work, read]);
+    let lanes: Vec<Vec<u32>> = waits.iter().map(|waits| waits.iter().map(|wait| wait.lane).collect()).collect();
+    // The last one reads what the second device's kernel may have written, once that was waited for.
+    assert_eq!(lanes, [vec![], vec![0], vec![1], vec![1]]);
 }
 
 #[test]
