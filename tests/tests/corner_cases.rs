@@ -132,6 +132,7 @@ mod change {
         found_nodes
         captured_by_hand
         forbidden_calls
+        launch_events
     }
 }
 

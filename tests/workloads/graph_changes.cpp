@@ -573,6 +573,42 @@ void captured_by_hand() {
   CHECK(hipStreamDestroy(stream));
 }
 
+// Events that launches record, for which another thread's stream, the host, or a question waits.
+void launch_events() {
+  hipStream_t streams[2] = {new_stream(), new_stream()};
+  hipEvent_t start, stop;
+  CHECK(hipEventCreate(&start));
+  CHECK(hipEventCreate(&stop));
+  DeviceWords data(kCount), slow(64);
+  CHECK(hipMemset(slow, 1, 256));
+  Words expected = fresh();
+  upload(data, expected);
+  CHECK(hipDeviceSynchronize());
+  Turns turns;
+  run_threads(2, [&](int thread) {
+    for (int r = 0; r < 2 * rounds; r++)
+      turns.take(2 * r + thread, [&] {
+        if (thread == 0) {
+          Mix launched(data, 5, 6);
+          LAUNCH(busy, 1, 64, 0, streams[0], slow, 30000, 64);
+          CHECK(hipExtLaunchKernel(launched.params.func, launched.params.gridDim, launched.params.blockDim, launched.list, 0,
+                                   streams[0], start, stop, 0));
+          return host_mix(expected, 5, 6);
+        }
+        if (r % 3 == 0) CHECK(hipStreamWaitEvent(streams[1], stop, 0));
+        if (r % 3 == 1) CHECK(hipEventSynchronize(stop));
+        if (r % 3 == 2)
+          while (hipEventQuery(stop) == hipErrorNotReady) std::this_thread::yield();
+        LAUNCH(mix, blocks_for(kCount), kThreads, 0, streams[1], data, 9, 10, kCount);
+        CHECK(hipStreamSynchronize(streams[1]));
+        host_mix(expected, 9, 10);
+        EXPECT_WORDS(data, expected);
+      });
+  });
+  for (hipEvent_t event : {start, stop}) CHECK(hipEventDestroy(event));
+  for (hipStream_t stream : streams) CHECK(hipStreamDestroy(stream));
+}
+
 // A call that another thread's capture forbids fails, and the capture with it; then one that succeeds.
 void forbidden_calls() {
   hipStream_t stream = new_stream();
@@ -625,6 +661,7 @@ const std::map<std::string, Case> cases = {
     {"whole_updates", whole_updates},             {"exchanged_children", exchanged_children},
     {"switched_copies", switched_copies},         {"found_nodes", found_nodes},
     {"captured_by_hand", captured_by_hand},       {"forbidden_calls", forbidden_calls},
+    {"launch_events", launch_events},
 };
 
 }  // namespace

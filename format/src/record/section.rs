@@ -247,7 +247,9 @@ impl Section<'_> {
     /// The names of a [`SectionTag::Names`], in the order of the handles; a name that is not known is empty.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let payload = if self.tag == SectionTag::Names { self.payload } else { &[] };
-        payload.split_inclusive(|&byte| byte == 0).map(|name| name.strip_suffix(&[0]).unwrap_or(name))
+        // There was room for more names than were told.
+        let len = payload.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        payload[..len].split(|&byte| byte == 0).take(if len == 0 { 0 } else { usize::MAX })
     }
 
     /// The host address of a graph host section.

@@ -1,12 +1,13 @@
-//! Events and stream captures: a call on a stream that is being captured does nothing by itself, and what an event of a graph
-//! stands for is known when the graph is launched.
+//! Events beside those that calls record on streams. A call on a stream that is being captured does nothing by itself; what an event
+//! of a graph stands for is known when the graph is launched; launches and execution contexts are given events too.
 //!
 //! A capture's records of events and waits for them say nothing about work on the streams, and are not taken for such. An event
 //! that a node records is recorded by each launch, somewhere inside the graph: which work comes before it only the graph tells.
-//! Where the order of calls is found by what they touch, none crosses a call that waits for such an event.
+//! Likewise the events before and behind the kernel of a launch, and those over all streams of an execution context. Where the order of calls is found by what they touch, none crosses a call that waits for such an event.
 
 use rustc_hash::FxHashSet;
 
+use hrr_format::catalogue::HandleKind;
 use hrr_format::record::SectionTag;
 
 use super::Planner;
@@ -26,7 +27,7 @@ const EVENT_RECORD: u64 = 7;
 #[derive(Debug, Default)]
 pub(crate) struct GraphEvents {
     captures: Captures,
-    /// Objects that nodes of graphs record, and others that the same calls use.
+    /// Objects that nodes of graphs, launches and contexts record, and others that the same calls use.
     recorded: FxHashSet<u32>,
     /// The call at hand is captured.
     pub(super) captured: bool,
@@ -48,14 +49,24 @@ fn has_node_record(call: &Call<'_>, special: Special) -> bool {
 impl Planner<'_> {
     /// Completes what a call tells of events by what is captured and what graphs record.
     pub(super) fn note_graph_events(&mut self, call: &Call<'_>, special: Special, lowering: &mut Lowering) {
+        let given: Vec<u32> = match self.traits[usize::from(call.api.id)].gives_events {
+            true => self.used(call, HandleKind::Event).collect(),
+            false => Vec::new(),
+        };
+        let finds_order = self.order_mode == OrderMode::Deps;
         let (known, facts) = (&mut self.graph_events, &mut lowering.facts);
         known.captured = false;
-        if call.record.ret() == CAPTURE_UNSUPPORTED {
+        if finds_order && call.record.ret() == CAPTURE_UNSUPPORTED {
             // A capture of any thread forbade it, and was invalidated.
             facts.fence = Fence::All;
         }
         if !call.succeeded() {
             return;
+        }
+        known.recorded.extend(&given);
+        if finds_order && !given.is_empty() && call.api.stream_param().is_none() {
+            // Over all streams of a context, which others may work on.
+            facts.fence = Fence::All;
         }
         if has_node_record(call, special) {
             known.recorded.extend(facts.uses.iter().map(|&(object, _)| object));
@@ -75,7 +86,7 @@ impl Planner<'_> {
             Sync::Event(event) => Some(event),
             _ => facts.device_waits,
         };
-        if self.order_mode == OrderMode::Deps && waited_for.is_some_and(|event| known.recorded.contains(&event)) {
+        if finds_order && waited_for.is_some_and(|event| known.recorded.contains(&event)) {
             facts.fence = Fence::All;
         }
     }

@@ -1,7 +1,7 @@
 //! Calls that need more than the roles of their parameters say: registration of code, graphs' host memory, per-thread
 //! state where captured threads share OS threads.
 
-use hrr_format::catalogue::{Api, HandleKind, Role};
+use hrr_format::catalogue::{Api, Effect, HandleKind, Role};
 use hrr_format::code_object::image_len;
 use hrr_format::record::{Presence, SectionTag};
 
@@ -162,6 +162,8 @@ pub(crate) struct Traits {
     pub(crate) device_resources: bool,
     /// What it says of values that work waits for.
     pub(crate) values: Values,
+    /// It has its work record events, or wait for them, and is no call about events alone.
+    pub(crate) gives_events: bool,
 }
 
 impl Traits {
@@ -169,8 +171,11 @@ impl Traits {
     pub(crate) fn of(api: &Api) -> Self {
         let takes_callback = api.param_with(|role| matches!(role, Role::Callback)).is_some();
         let device_resources = super::device_resource::Parameters::of(api).any();
+        let gives_events = api.effect == Effect::Enqueue
+            && api.param_with(|role| *role == Role::Use(HandleKind::Event)).is_some()
+            && Special::of(api) == Special::None;
         let launches_kernel = super::annotate::launches_kernel(api);
-        Traits { launches_kernel, takes_callback, device_resources, values: Values::of(api) }
+        Traits { launches_kernel, takes_callback, device_resources, gives_events, values: Values::of(api) }
     }
 }
 
