@@ -1,11 +1,29 @@
 //! Finding a function of the C library by reading its symbol table.
+//!
+//! Nothing is called for it. Sanitizers put functions of their own before the C library's (`dl_iterate_phdr` among them), which look
+//! up the real ones by `dlsym` when they are set up: that comes here before any of theirs works.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// What is looked for, and what was found.
-struct Search<'a> {
-    name: &'a CStr,
-    found: *mut c_void,
+/// An object as the loader lists it (`struct link_map` of link.h, as far as it is public).
+#[repr(C)]
+struct LinkMap {
+    base: u64,
+    name: *const libc::c_char,
+    dynamic: *const [u64; 2],
+    next: *const LinkMap,
+}
+
+/// What the loader tells debuggers (`struct r_debug` of link.h, as far as it is needed).
+#[repr(C)]
+struct LoaderState {
+    version: c_int,
+    objects: *const LinkMap,
+}
+
+unsafe extern "C" {
+    #[link_name = "_r_debug"]
+    static LOADER: LoaderState;
 }
 
 /// Tags of the dynamic section (System V ABI, and GNU's for the hash table).
@@ -22,38 +40,33 @@ const HIDDEN_VERSION: u16 = 0x8000;
 
 /// The address of the default version of a function in the C library, or null.
 pub(crate) fn find_in_libc(name: &CStr) -> *mut c_void {
-    let mut search = Search { name, found: std::ptr::null_mut() };
-    // SAFETY: the callback matches the prototype, and `search` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
+    // SAFETY: the loader fills it before anything of this process runs. Objects are added at the list's end, and the C library,
+    // which is at its start, is never taken out.
+    let mut next = unsafe { (&raw const LOADER.objects).read_volatile() };
+    while !next.is_null() {
+        // SAFETY: the loader's list is of such objects, and what a null name or next means is looked at.
+        let object = unsafe { &*next };
+        next = object.next;
+        if object.name.is_null() {
+            continue;
+        }
+        // SAFETY: the loader's names are NUL-terminated.
+        let path = unsafe { CStr::from_ptr(object.name) }.to_bytes();
+        // Before glibc 2.34 the functions were in libdl.
+        if !path.ends_with(b"/libc.so.6") && !path.ends_with(b"/libdl.so.2") {
+            continue;
+        }
+        // SAFETY: the object is loaded, and its dynamic section is as the loader itself reads it.
+        if let Some(found) = unsafe { find_in_object(object, name) } {
+            return found;
+        }
+    }
+    std::ptr::null_mut()
 }
 
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid object description, and `find_in_libc` its own search.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-    if info.dlpi_name.is_null() {
-        return 0;
-    }
-    // SAFETY: the loader's names are NUL-terminated.
-    let object = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-    // Before glibc 2.34 the functions were in libdl.
-    if !object.ends_with(b"/libc.so.6") && !object.ends_with(b"/libdl.so.2") {
-        return 0;
-    }
-    // SAFETY: the object is loaded, and its headers and dynamic section are as the loader itself reads them.
-    if let Some(found) = unsafe { find_in_object(info, search.name) } {
-        search.found = found;
-        return 1;
-    }
-    0
-}
-
-unsafe fn find_in_object(info: &libc::dl_phdr_info, name: &CStr) -> Option<*mut c_void> {
-    let base = info.dlpi_addr;
-    // SAFETY: the loader gives the number of headers with their address.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
-    let mut entry = (base + dynamic.p_vaddr) as *const [u64; 2];
+unsafe fn find_in_object(object: &LinkMap, name: &CStr) -> Option<*mut c_void> {
+    let base = object.base;
+    let mut entry = object.dynamic;
     let (mut strings, mut symbols, mut hash, mut versions) = (0, 0, 0, 0);
     loop {
         // SAFETY: the dynamic section is an array of such pairs that a null tag ends.

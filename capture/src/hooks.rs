@@ -5,14 +5,17 @@ use hrr_format::catalogue::{Access, Api, Effect, Role, STRUCTS, Size};
 use hrr_format::code_object::variables;
 
 use crate::contents::allocations::Owner;
-use crate::contents::graph_copies::GraphCopy;
+use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::host_memory::Kind;
 use crate::contents::pending_results::Waited;
 use crate::contents::region::Region;
+use crate::enumeration::{Enumerated, Handles};
 use crate::plan::{Inputs, Plan};
 use crate::process::Process;
 use crate::sections::Transfers;
-use crate::{dlsym, runtime};
+use crate::window::holders::{HolderHook, Kind as HolderKind};
+use crate::window::keep;
+use crate::{dlsym, inherited, runtime};
 
 /// A hook of an entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) enum Hook {
     Enumeration(Enumerated),
     /// `__hipRegisterFunction`.
     Symbol,
+    /// A variable, texture or surface is registered.
+    Variable,
     /// A function or kernel handle is had by module or library, and name.
     Function,
     /// A function handle is had from a symbol or another handle.
@@ -59,6 +64,8 @@ pub(crate) enum Hook {
     Assembled(AssembledHook),
     /// Something happens to a graph.
     Graph(GraphHook),
+    /// Something that holds contents comes or goes.
+    Holder(HolderHook),
 }
 
 /// The three calls of which a launch is put together.
@@ -83,15 +90,6 @@ pub(crate) enum SharedHook {
     ImportExternal,
 }
 
-/// What an enumeration gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enumerated {
-    /// `hipModuleEnumerateFunctions`.
-    Functions,
-    /// `hipLibraryEnumerateKernels`.
-    Kernels,
-}
-
 /// What happens to a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GraphHook {
@@ -103,6 +101,24 @@ pub(crate) enum GraphHook {
     AddChild,
     /// `hipGraphClone(clone*, original)`.
     Clone,
+    /// `hipGraphChildGraphNodeGetGraph(node, graph*)`.
+    FindChild,
+    /// `hipGraphNodeFindInClone(node*, original, clone)`.
+    FindInClone,
+    /// Nodes of a graph are listed: `(graph, nodes*, count*)`.
+    ListNodes,
+    /// Nodes of a node's graph are listed: `(node, nodes*, count*)`.
+    ListNodesOf,
+    /// `hipGraphGetEdges(graph, from*, to*, count*)`.
+    ListEdges,
+    /// `hipGraphExecChildGraphNodeSetParams(exec, node, child)`.
+    SetExecChild,
+    /// `hipGraphNodeSetEnabled(exec, node, enabled)`.
+    Switch,
+    /// A node records the event in this argument word.
+    RecordsEvent(u8),
+    /// `hipEventRecordWithFlags(event, stream, flags)`: in a capture it may add such a node.
+    RecordEvent,
     /// An executable graph is made: `(exec*, graph, ...)`.
     Instantiate,
     /// `hipGraphExecUpdate(exec, graph, ...)`.
@@ -129,6 +145,8 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipGetDriverEntryPoint_spt", Hook::EntryPoint),
     ("__hipRegisterFatBinary", Hook::FatBinary),
     ("__hipRegisterFunction", Hook::Symbol),
+    ("__hipRegisterTexture", Hook::Variable),
+    ("__hipRegisterSurface", Hook::Variable),
     ("__hipUnregisterFatBinary", Hook::Unload),
     ("hipModuleLoad", Hook::Module),
     ("hipModuleLoadData", Hook::Module),
@@ -180,6 +198,22 @@ const BY_NAME: &[(&str, Hook)] = &[
     ("hipDrvGraphAddMemcpyNode", Hook::Graph(GraphHook::AddNode)),
     ("hipGraphAddChildGraphNode", Hook::Graph(GraphHook::AddChild)),
     ("hipGraphClone", Hook::Graph(GraphHook::Clone)),
+    ("hipGraphChildGraphNodeGetGraph", Hook::Graph(GraphHook::FindChild)),
+    ("hipGraphNodeFindInClone", Hook::Graph(GraphHook::FindInClone)),
+    ("hipGraphGetNodes", Hook::Graph(GraphHook::ListNodes)),
+    ("hipGraphGetRootNodes", Hook::Graph(GraphHook::ListNodes)),
+    ("hipGraphNodeGetDependencies", Hook::Graph(GraphHook::ListNodesOf)),
+    ("hipGraphNodeGetDependentNodes", Hook::Graph(GraphHook::ListNodesOf)),
+    ("hipGraphGetEdges", Hook::Graph(GraphHook::ListEdges)),
+    ("hipGraphExecChildGraphNodeSetParams", Hook::Graph(GraphHook::SetExecChild)),
+    ("hipGraphNodeSetEnabled", Hook::Graph(GraphHook::Switch)),
+    ("hipGraphAddEventRecordNode", Hook::Graph(GraphHook::RecordsEvent(4))),
+    ("hipGraphEventRecordNodeSetEvent", Hook::Graph(GraphHook::RecordsEvent(1))),
+    ("hipGraphExecEventRecordNodeSetEvent", Hook::Graph(GraphHook::RecordsEvent(2))),
+    ("hipEventRecordWithFlags", Hook::Graph(GraphHook::RecordEvent)),
+    ("hipGraphAddBatchMemOpNode", Hook::Graph(GraphHook::AddNode)),
+    ("hipGraphBatchMemOpNodeSetParams", Hook::Graph(GraphHook::SetNode)),
+    ("hipGraphExecBatchMemOpNodeSetParams", Hook::Graph(GraphHook::SetExecNode)),
     ("hipGraphInstantiate", Hook::Graph(GraphHook::Instantiate)),
     ("hipGraphInstantiateWithFlags", Hook::Graph(GraphHook::Instantiate)),
     ("hipGraphInstantiateWithParams", Hook::Graph(GraphHook::Instantiate)),
@@ -231,7 +265,10 @@ impl Hook {
             }
             _ => false,
         };
-        if api.param_with(changes_memory).is_some() { Hook::Memory } else { Hook::None }
+        if api.param_with(changes_memory).is_some() {
+            return Hook::Memory;
+        }
+        HolderHook::of(api).map_or(Hook::None, Hook::Holder)
     }
 }
 
@@ -282,7 +319,17 @@ impl HookCall<'_> {
         match self.plan.hook {
             Hook::Memory => self.forget_memory(),
             // Before the call: afterwards another thread may be given the same handle.
-            Hook::Unload => process.kernels().unload(self.word(0)),
+            Hook::Unload => {
+                inherited::forget(self.word(0));
+                process.kernels().unload(self.word(0));
+                if let Some(windows) = process.windows_here() {
+                    let addresses = windows.holders().unloaded(self.word(0));
+                    for address in addresses {
+                        process.allocations().remove(address);
+                    }
+                }
+            }
+            Hook::Holder(HolderHook::Ends) => self.end_holder(),
             Hook::Reset => {
                 process.pending().reset();
                 process.host_memory().inspect(|memory| memory.reset());
@@ -295,7 +342,12 @@ impl HookCall<'_> {
             Hook::EndCapture => transfers.capture = runtime::capture_of(self.stream()),
             Hook::Graph(GraphHook::Destroy) => process.graphs().remove_graph(self.word(0)),
             Hook::Graph(GraphHook::DestroyExec) => process.graphs().remove_exec(self.word(0)),
-            Hook::Graph(GraphHook::DestroyNode) => process.graphs().remove_node(self.word(0)),
+            Hook::Graph(GraphHook::DestroyNode) => {
+                self.adopt(None, self.word(0));
+                process.graphs().remove_node(self.word(0));
+            }
+            Hook::Graph(GraphHook::SetNode) => self.adopt(None, self.word(0)),
+            Hook::Graph(GraphHook::SetExecNode | GraphHook::Switch) => self.adopt(Some(self.word(0)), self.word(1)),
             _ => {}
         }
     }
@@ -313,6 +365,9 @@ impl HookCall<'_> {
         }
         if code != 0 {
             return;
+        }
+        if inherited::registers(self.plan.api.name) {
+            inherited::note(self.plan, self.words, raw);
         }
         // SAFETY: the call succeeded, so results are where its arguments say, and strings are C strings.
         unsafe {
@@ -332,6 +387,7 @@ impl HookCall<'_> {
                         let names = process.restores_variables().then(|| variables(code.bytes()));
                         process.kernels().load(self.pointee(0), code.number, code.bytes(), names.unwrap_or_default());
                     }
+                    self.make_holder();
                 }
                 Hook::Symbol => {
                     if let Some(name) = self.text(3).or_else(|| self.text(2)) {
@@ -343,7 +399,9 @@ impl HookCall<'_> {
                         process.kernels().name_function(self.pointee(0), self.word(1), &name);
                     }
                 }
-                Hook::Enumeration(what) => self.name_enumerated(what),
+                Hook::Enumeration(what) => Handles::of(what, self.words).each(&mut |handle, name| {
+                    process.kernels().name_function(handle, self.word(2), &name.to_string_lossy());
+                }),
                 Hook::Alias => process.kernels().alias(self.pointee(0), self.word(1)),
                 Hook::BeginCapture => process.graphs().begin_capture(),
                 Hook::Map => {
@@ -351,11 +409,30 @@ impl HookCall<'_> {
                     self.note_window(self.word(0));
                 }
                 Hook::Graph(hook) => self.graph(hook, &transfers.graph_copies),
-                Hook::LinkedFile
+                Hook::Holder(HolderHook::Makes) => self.make_holder(),
+                Hook::Holder(HolderHook::Variable) => {
+                    if let Some(windows) = process.windows_here() {
+                        windows.holders().registered(self.word(0), self.word(1), self.word(5));
+                    }
+                }
+                Hook::Holder(HolderHook::TextureReference) => {
+                    if let (Some(windows), Some(name)) = (process.windows_here(), self.text(2)) {
+                        windows.holders().texture_reference(self.word(1), &name);
+                    }
+                }
+                Hook::Reset => {
+                    if let Some(windows) = process.windows_here() {
+                        let device = keep::reset_device(self.plan.api, self.word(0), runtime::device_now());
+                        windows.holders().reset(device);
+                        process.allocations().forget_window(device);
+                    }
+                }
+                Hook::Holder(HolderHook::Ends)
+                | Hook::LinkedFile
                 | Hook::EndCapture
+                | Hook::Variable
                 | Hook::Unload
                 | Hook::DestroyStream
-                | Hook::Reset
                 | Hook::Context
                 | Hook::Shared(_)
                 | Hook::Assembled(_)
@@ -365,53 +442,112 @@ impl HookCall<'_> {
         }
     }
 
-    /// Asks the runtime for the names of the functions or kernels that the program was given.
-    ///
-    /// # Safety
-    /// The call succeeded.
-    unsafe fn name_enumerated(&self, what: Enumerated) {
-        let (handles, room, module) = (self.word(0) as *const u64, self.word(1) & 0xffff_ffff, self.word(2));
-        let there_are = match what {
-            Enumerated::Functions => runtime::function_count(module),
-            Enumerated::Kernels => runtime::kernel_count(module),
-        };
-        for index in 0..room.min(u64::from(there_are)) as usize {
-            // SAFETY: the call succeeded, and so stored as many handles as there are and fit.
-            let handle = unsafe { handles.add(index).read_unaligned() };
-            let name = match what {
-                Enumerated::Functions => runtime::function_name(handle),
-                Enumerated::Kernels => runtime::kernel_name(handle),
-            };
-            if let Some(name) = name {
-                self.process.kernels().name_function(handle, module, &name);
-            }
+    /// A node that came out of a capture or a clone is about to be changed: which copies are its own is asked of the runtime.
+    fn adopt(&self, exec: Option<u64>, node: u64) {
+        let graphs = self.process.graphs();
+        // Of a kernel's node only addresses are known, which stay known.
+        if !self.plan.api.name.contains("Kernel")
+            && graphs.lacks_node(exec, node)
+            && let Some(addresses) = runtime::copy_node_addresses(node)
+        {
+            graphs.adopt(exec, node, addresses);
         }
     }
 
+    /// The `hipGraphNodeParams` that the call's last argument points to: the type, and the union's first word.
+    ///
+    /// # Safety
+    /// The call is one whose arguments are as it demands.
+    unsafe fn node_params(&self) -> Option<(u32, u64)> {
+        let param = self.plan.api.params.last().filter(|param| param.ctype.contains("hipGraphNodeParams"))?;
+        let address = self.word(usize::from(param.word));
+        // SAFETY: by the caller's contract the struct is there; the union lies 16 bytes in.
+        (address != 0).then(|| unsafe {
+            ((address as *const u32).read_unaligned(), (address as *const u64).add(2).read_unaligned())
+        })
+    }
+
+    /// As many handles as the count says that argument word `count` points to, from where argument word `array` points to.
+    ///
+    /// # Safety
+    /// The call succeeded.
+    unsafe fn listed(&self, array: usize, count: usize) -> Vec<u64> {
+        // SAFETY: by the caller's contract the count is there.
+        let (array, count) = (self.word(array) as *const u64, unsafe { self.pointee(count) } as usize);
+        if array.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the call stored as many handles.
+        (0..count).map(|index| unsafe { array.add(index).read_unaligned() }).collect()
+    }
+
     unsafe fn graph(&self, hook: GraphHook, copies: &[GraphCopy]) {
+        /// `hipGraphNodeTypeGraph` and `hipGraphNodeTypeEventRecord`.
+        const CHILD: u32 = 4;
+        const EVENT_RECORD: u32 = 7;
+        /// `hipEventRecordExternal`.
+        const EXTERNAL: u64 = 1;
         let graphs = self.process.graphs();
+        // Nodes are looked for only where there is host memory.
+        let nodes_of = |graph| if graphs.of_graph(graph).is_empty() { Vec::new() } else { runtime::nodes_of(graph) };
         // SAFETY: by the caller's contract.
         unsafe {
+            let given = self.node_params();
+            let child = given.filter(|(kind, _)| *kind == CHILD).map(|(_, child)| child);
+            if let Some((EVENT_RECORD, event)) = given {
+                self.process.pending().graph_event(event);
+            }
             match hook {
                 GraphHook::Create => graphs.create(self.pointee(0)),
-                GraphHook::AddNode => graphs.add(self.word(1), self.pointee(0), copies),
-                GraphHook::AddChild => graphs.add_child(self.word(1), self.word(4)),
+                GraphHook::AddNode => match child {
+                    Some(child) => graphs.add_child(self.word(1), self.pointee(0), child),
+                    None => graphs.add(self.word(1), self.pointee(0), copies),
+                },
+                GraphHook::AddChild => graphs.add_child(self.word(1), self.pointee(0), self.word(4)),
                 GraphHook::Clone => graphs.clone_graph(self.pointee(0), self.word(1)),
-                GraphHook::Instantiate => graphs.instantiate(self.pointee(0), self.word(1)),
-                GraphHook::Update => graphs.instantiate(self.word(0), self.word(1)),
-                GraphHook::SetNode => {
-                    let node = Some(self.word(0));
-                    let copies: Vec<_> = copies.iter().map(|copy| GraphCopy { node, ..*copy }).collect();
-                    graphs.set_node(self.word(0), &copies);
+                GraphHook::FindChild => graphs.found_child(self.word(0), self.pointee(1)),
+                GraphHook::FindInClone => graphs.found(self.word(2), &[self.pointee(0)]),
+                GraphHook::ListNodes => graphs.found(self.word(0), &self.listed(1, 2)),
+                GraphHook::ListNodesOf => {
+                    if let Some(graph) = graphs.graph_of(self.word(0)) {
+                        graphs.found(graph, &self.listed(1, 2));
+                    }
                 }
-                GraphHook::SetExecNode => {
-                    let node = Some(self.word(1));
-                    let copies: Vec<_> = copies.iter().map(|copy| GraphCopy { node, ..*copy }).collect();
-                    graphs.set_exec_node(self.word(0), self.word(1), &copies);
+                GraphHook::ListEdges => {
+                    for array in [1, 2] {
+                        graphs.found(self.word(0), &self.listed(array, 3));
+                    }
+                }
+                GraphHook::Instantiate => {
+                    graphs.instantiate(self.pointee(0), self.word(1), nodes_of(self.word(1)));
+                }
+                GraphHook::Update => graphs.update(self.word(0), self.word(1), &nodes_of(self.word(1))),
+                GraphHook::SetNode => match child {
+                    Some(child) => graphs.set_node(self.word(0), &graphs.of_graph(child)),
+                    None => graphs.set_node(self.word(0), copies),
+                },
+                GraphHook::SetExecNode => match child {
+                    Some(child) => graphs.set_exec_node(self.word(0), self.word(1), &graphs.of_graph(child)),
+                    None => graphs.set_exec_node(self.word(0), self.word(1), copies),
+                },
+                GraphHook::SetExecChild => {
+                    graphs.set_exec_node(self.word(0), self.word(1), &graphs.of_graph(self.word(2)));
+                }
+                GraphHook::Switch => graphs.switch(self.word(0), self.word(1), self.word(2) as u32 != 0),
+                GraphHook::RecordsEvent(word) => self.process.pending().graph_event(self.word(usize::from(word))),
+                GraphHook::RecordEvent => {
+                    if self.word(2) & EXTERNAL != 0 && self.is_captured() {
+                        self.process.pending().graph_event(self.word(0));
+                    }
                 }
                 GraphHook::Destroy | GraphHook::DestroyExec | GraphHook::DestroyNode | GraphHook::Launch => {}
             }
         }
+    }
+
+    /// Whether the call's stream is being captured, so that it did nothing by itself.
+    pub(crate) fn is_captured(&self) -> bool {
+        graph_copies::capturing() && runtime::capture_of(self.stream()).is_some()
     }
 
     /// The stream the call works on; the `_spt` spellings mean the thread's own stream by null.
@@ -476,8 +612,38 @@ impl HookCall<'_> {
 
     /// Memory that was made or mapped by a call in a window: a later window restores it.
     fn note_window(&self, address: u64) {
-        if crate::window::is_open() {
-            self.process.allocations().made_in_window(address);
+        if self.process.windows_here().is_some() && crate::window::is_open() {
+            self.process.allocations().made_in_window(address, runtime::device_now());
+        }
+    }
+
+    /// Arrays, mipmaps, modules and libraries that the call made.
+    ///
+    /// # Safety
+    /// The call succeeded.
+    unsafe fn make_holder(&self) {
+        let Some(windows) = self.process.windows_here() else { return };
+        for param in self.plan.api.params {
+            if let Role::Create(kind) = param.role
+                && let Some(kind) = HolderKind::of(kind)
+            {
+                // SAFETY: a call that succeeded stored the handle.
+                let value = unsafe { self.pointee(usize::from(param.word)) };
+                let device = runtime::device_now();
+                windows.holders().made(kind, value, device);
+            }
+        }
+    }
+
+    /// An array or a mipmap that the call is about to end: afterwards another thread may be given the same handle.
+    fn end_holder(&self) {
+        let Some(windows) = self.process.windows_here() else { return };
+        for param in self.plan.api.params {
+            if let Role::Destroy(kind) = param.role
+                && let Some(kind) = HolderKind::of(kind)
+            {
+                windows.holders().ended(kind, self.word(usize::from(param.word)));
+            }
         }
     }
 
@@ -519,6 +685,15 @@ impl HookCall<'_> {
                             && let Some(memory) = host_memory
                         {
                             memory.alias(address, self.word(usize::from(host.word)));
+                        }
+                        if let Some(module) = api.params.iter().find_map(|param| match param.role {
+                            Role::Use(kind) => HolderKind::of(kind).map(|_| self.word(usize::from(param.word))),
+                            _ => None,
+                        }) && address != 0
+                            && let Some(windows) = self.process.windows_here()
+                        {
+                            windows.holders().asked(module, address);
+                            self.note_window(address);
                         }
                         // A device alias of pinned memory may have the address of that memory.
                         if size != Size::Unknown && allocations.find(address).is_none() {

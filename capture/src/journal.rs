@@ -16,6 +16,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::quiet_write::quietly;
 use crate::unnoticed::Unnoticed;
 
 const VARIABLE: &CStr = c"HIP_HRR_CAPTURE_JOURNAL";
@@ -59,11 +60,15 @@ fn line(message: fmt::Arguments<'_>) {
     }
     let mut text = message.to_string().replace('\n', " ");
     text.push('\n');
-    // SAFETY: the text is readable for its length, and the descriptor was opened just above.
-    unsafe {
-        libc::write(fd, text.as_ptr().cast(), text.len());
-        libc::close(fd);
-    }
+    let write = || {
+        // SAFETY: the text is readable for its length, and the descriptor was opened just above.
+        let written = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
+        if written < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // The launcher then says what it can see by itself.
+    let _ = quietly(write);
+    // SAFETY: as above.
+    unsafe { libc::close(fd) };
 }
 
 /// Files of the GPU runtimes in this process.

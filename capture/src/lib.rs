@@ -4,9 +4,9 @@
 //! |---|---|
 //! | getting between a program and HIP | [`shims`], [`real`], [`tables`], [`runtime`], [`dlsym`], [`elf`] |
 //! | whether and where to record, and saying so | [`config`], [`settings`], [`notice`], [`journal`] |
-//! | one process's recording, from first call to exit | [`process`], [`process_end`], [`manifest`], [`description`], [`alive`] |
-//! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`hooks`], [`clock`] |
-//! | kernels and their arguments | [`kernels`], [`handle_table`], [`launch`] |
+//! | one process's recording, from first call to exit | [`process`], [`inherited`], [`process_end`], [`manifest`], [`description`], [`alive`] |
+//! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`capture_info`], [`hooks`], [`clock`] |
+//! | kernels and their arguments | [`kernels`], [`handle_table`], [`enumeration`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
 //! | recording only a part | [`window`], [`ring`] |
 //! | memory when there is none | [`reserve`] |
@@ -14,16 +14,18 @@
 
 mod alive;
 mod assembled_launch;
+mod capture_info;
 mod clock;
 mod config;
 mod contents;
 mod description;
 mod dlsym;
 mod elf;
-
+mod enumeration;
 mod files;
 mod handle_table;
 mod hooks;
+mod inherited;
 mod journal;
 mod kernels;
 mod launch;
@@ -34,11 +36,13 @@ mod plan;
 mod polling;
 mod process;
 mod process_end;
+mod quiet_write;
 mod real;
 mod recorder;
 mod reserve;
 mod ring;
 mod runtime;
+mod sanitizers;
 mod sections;
 mod settings;
 mod shims;

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hrr_format::archive::PROCESS_PREFIX;
 use hrr_format::catalogue::APIS;
 use hrr_format::manifest::{
-    Clock, FILE, FORMAT, HostSnapshots, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, VERSION,
+    Clock, FILE, FORMAT, HostSnapshots, ProcessManifest, ROOT_VERSION, RootManifest, RootProcess, StoredNumbers,
+    VERSION,
 };
 
 use crate::contents::host_memory::Counters;
+use crate::files::{self, GuardedFile};
 use crate::process::{self, Process};
-use crate::{clock, config, files, tables};
+use crate::{clock, config, tables};
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +26,22 @@ pub(crate) enum Completeness {
     Stopped,
 }
 
+/// What was written of a process's manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// The last one has been.
+    is_last: bool,
+    file: Option<GuardedFile>,
+}
+
 /// Writes the process manifest.
 pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result<()> {
-    let mut last_written = process.manifest_lock();
-    if *last_written && completeness == Completeness::Begun {
+    let mut written = process.manifest_lock();
+    if written.is_last && completeness == Completeness::Begun {
         // A refinement that comes too late.
         return Ok(());
     }
-    *last_written = completeness != Completeness::Begun;
+    written.is_last = completeness != Completeness::Begun;
     let (pid, parent_pid) = process.ids();
     let (runtime, devices) = process.description().known();
     let counters = process.host_memory().map(|memory| &memory.counters);
@@ -47,6 +57,10 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         event_count: if completeness == Completeness::Begun { 0 } else { process.event_count() },
         blob_count: process.blobs().map_or(0, |writer| writer.blobs.numbers()),
         code_object_count: process.blobs().map_or(0, |writer| writer.code_objects.numbers()),
+        stored: process
+            .blobs()
+            .filter(|_| completeness == Completeness::Complete)
+            .map(|writer| StoredNumbers { blobs: writer.blobs.stored(), code_objects: writer.code_objects.stored() }),
         kernel_count: u64::from(process.kernels().launched()),
         // A manifest that counts threads promises their files.
         thread_count: if completeness == Completeness::Complete { u64::from(process.thread_count()) } else { 0 },
@@ -59,7 +73,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         },
         runtime,
         devices,
-        command: command_line(),
+        command: process.command().to_vec(),
         capture_version: env!("CARGO_PKG_VERSION").to_owned(),
         unsized_launches: process.unsized_launches().load(Ordering::Relaxed),
         host_snapshots: HostSnapshots {
@@ -76,7 +90,16 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
     };
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
     bytes.push(b'\n');
-    files::replace(&process.dir().join(FILE), &bytes)
+    match (files::replace(&process.dir().join(FILE), &bytes), &written.file) {
+        (Ok(file), _) => written.file = Some(file),
+        // A process that gave up its rights can make no file any more, and has this one.
+        (Err(error), Some(before)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            before.write_all_at(&bytes, 0)?;
+            before.truncate(bytes.len() as u64)?;
+        }
+        (Err(error), _) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Writes the process manifest again once the clock's rate is known well, for a process that may be killed.
@@ -92,10 +115,13 @@ pub(crate) fn write_root(process: &Process) -> io::Result<()> {
     let root = &process.config().root;
     // Of processes that end at the same time, the last one to write must be one that has seen the others' manifests.
     let _lock = files::lock_dir(root);
-    let mut processes: Vec<RootProcess> = std::fs::read_dir(root)?
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PROCESS_PREFIX))
-        .filter_map(|entry| ProcessManifest::read(&entry.path().join(FILE)).ok())
+    let mut processes: Vec<RootProcess> = files::list(root)?
+        .into_iter()
+        .filter(|name| name.to_string_lossy().starts_with(PROCESS_PREFIX))
+        .filter_map(|name| {
+            let path = root.join(name).join(FILE);
+            ProcessManifest::parse(&path, &files::read(&path).ok()?).ok()
+        })
         .map(|manifest| RootProcess {
             pid: manifest.pid,
             parent_pid: manifest.parent_pid,
@@ -107,15 +133,17 @@ pub(crate) fn write_root(process: &Process) -> io::Result<()> {
     processes.sort_by_key(|process| process.pid);
     let path = root.join(FILE);
     let (pid, _) = process.ids();
-    let owner_pid = RootManifest::read(&path).map_or(u64::from(pid), |manifest| manifest.owner_pid);
+    let before = files::read(&path).ok().and_then(|bytes| RootManifest::parse(&path, &bytes).ok());
+    let owner_pid = before.map_or(u64::from(pid), |manifest| manifest.owner_pid);
     let manifest =
         RootManifest { version: ROOT_VERSION, capture_mode: tables::capture_mode().to_owned(), owner_pid, processes };
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
     bytes.push(b'\n');
-    files::replace(&path, &bytes)
+    files::replace(&path, &bytes).map(drop)
 }
 
-fn command_line() -> Vec<String> {
+/// The process's command line.
+pub(crate) fn command_line() -> Vec<String> {
     let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let arguments = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
     arguments.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()

@@ -1,12 +1,14 @@
 //! The lines capture writes to standard error.
 //!
 //! A line is one `write(2)`, so that lines of several processes do not mix, and takes no lock of the standard library,
-//! which a `fork` in another thread could have left held.
+//! which a `fork` in another thread could have left held. It raises no signal, and where nobody takes it, it is lost: a program that
+//! writes nothing must not be ended, or held up for long, by what the recorder says.
 
 use std::fmt;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::quiet_write::quietly;
 use crate::unnoticed::Unnoticed;
 
 /// What every line begins with.
@@ -48,12 +50,24 @@ pub(crate) fn line(message: fmt::Arguments<'_>) {
     }
     let text = format!("{PREFIX}{message}\n");
     let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        // SAFETY: `rest` is a live slice, and `write` only reads its bytes.
-        let written = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
-        match usize::try_from(written) {
-            Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
-            _ => return,
+    // A line that cannot be written is lost.
+    let _ = quietly(|| {
+        while !rest.is_empty() && takes_more() {
+            // SAFETY: `rest` is a live slice, and `write` only reads its bytes.
+            let written = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
+            match usize::try_from(written) {
+                Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
+                _ => return Err(std::io::Error::last_os_error()),
+            }
         }
-    }
+        Ok(())
+    });
+}
+
+/// Whether standard error takes something before long: a pipe that is full, and read by nobody, holds a writer up for ever.
+fn takes_more() -> bool {
+    const PATIENCE_MS: libc::c_int = 1000;
+    let mut question = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the question is this function's own. Where it cannot be asked, the write answers.
+    unsafe { libc::poll(&mut question, 1, PATIENCE_MS) != 0 }
 }

@@ -84,6 +84,8 @@ pub(crate) enum Step {
     Image { param: u8, word: u8 },
     /// Kernel arguments.
     Launch(LaunchShape),
+    /// Handles in an array of the runtime's own.
+    CaptureNodes,
     /// The pointer the call returns.
     Return,
 }
@@ -225,6 +227,7 @@ fn plan(api: &'static Api) -> Plan {
                 sizes_word: api.params[usize::from(sizes)].word,
             }),
             Role::AnyArray(_, count, None) => scaled(count, 8).map(|size| Step::In { param: index, word, size }),
+            Role::GetArrayAt(..) => Some(Step::CaptureNodes),
             Role::Image => Some(Step::Image { param: index, word }),
             _ => None,
         };

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::alive::Alive;
 use crate::clock::Origin;
 use crate::config::Config;
 use crate::contents::allocations::Allocations;
@@ -22,6 +23,7 @@ use crate::contents::host_memory::HostMemory;
 use crate::contents::pending_results::PendingResults;
 use crate::description::Description;
 use crate::kernels::Kernels;
+use crate::manifest::Written;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::{Background, ThreadStream};
@@ -98,14 +100,17 @@ pub(crate) struct Process {
     pid: u32,
     parent_pid: u32,
     origin: Origin,
+    /// The command line as the recording began: a process may write over it, or leave `/proc` behind.
+    command: Vec<String>,
     background: Background,
     streams: Mutex<Vec<Arc<ThreadStream>>>,
     threads: AtomicU32,
     closed_events: AtomicU64,
     /// Calls whose arguments could not be sized.
     unsized_launches: AtomicU64,
-    /// Whether the last manifest has been written; held while one is.
-    manifest: Mutex<bool>,
+    /// What was written of the manifest; held while it is.
+    manifest: Mutex<Written>,
+    alive: Alive,
     /// The stores of contents; `None` where contents are withheld.
     blobs: Option<BlobWriter>,
     kernels: Kernels,
@@ -139,6 +144,11 @@ impl Process {
         (self.pid, self.parent_pid)
     }
 
+    /// The command line.
+    pub(crate) fn command(&self) -> &[String] {
+        &self.command
+    }
+
     /// The clock at the start.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
@@ -158,6 +168,11 @@ impl Process {
     /// Whether what variables hold may be asked for later.
     pub(crate) fn restores_variables(&self) -> bool {
         self.windows.is_some() && self.blobs().is_some()
+    }
+
+    /// The windows, where only they are recorded, as seen from a call of the runtime that they are of.
+    pub(crate) fn windows_here(&self) -> Option<&Windows> {
+        self.windows.as_ref().filter(|_| crate::recorder::runtime() == 0)
     }
 
     /// What the manifest says of windows, where only they are recorded.
@@ -209,13 +224,18 @@ impl Process {
         &self.graphs
     }
 
+    /// Its sign of life.
+    pub(crate) fn alive(&self) -> &Alive {
+        &self.alive
+    }
+
     /// The runtime and its devices.
     pub(crate) fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Whether the last manifest has been written; held while one is.
-    pub(crate) fn manifest_lock(&self) -> MutexGuard<'_, bool> {
+    /// What was written of the manifest; held while it is.
+    pub(crate) fn manifest_lock(&self) -> MutexGuard<'_, Written> {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -29,6 +29,7 @@ use crate::polling::{self, MAX_QUERY_WORDS};
 use crate::process;
 use crate::sections::{Draft, Transfers};
 use crate::unnoticed::{SignalsBlocked, Unnoticed};
+use crate::window::contexts::Contexts;
 use crate::window::outside::Kept;
 use crate::writer::ThreadStream;
 use crate::{clock, runtime, small_stack};
@@ -56,7 +57,7 @@ struct Hot {
     stream: Cell<*const ThreadStream>,
     /// Number of the window that the thread made its last recorded call in; zero without windows.
     window: Cell<u64>,
-    /// Whether the windows know of the device that the thread's work outside of them is for.
+    /// Whether the windows know of the device that the thread's work is for.
     device_known: Cell<bool>,
     /// The record of the thread's last call, if that was a query answered "not ready"; null otherwise.
     polled: Cell<*mut u8>,
@@ -96,6 +97,7 @@ pub(crate) struct Scratch {
     pub(crate) drafts: Vec<Draft>,
     pub(crate) transfers: Transfers,
     pub(crate) kept: Kept,
+    pub(crate) contexts: Contexts,
     in_call: InCall,
 }
 
@@ -262,8 +264,10 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
             Route::General => unsafe {
                 fill_general(stream, record, code, raw);
                 if plan.hook == Hook::Context && code == 0 {
-                    let device = runtime::device_now() as u32;
-                    record.add(offset::AUX).cast::<u32>().write(DEVICE_AFTER | device);
+                    let device = runtime::device_now();
+                    record.add(offset::AUX).cast::<u32>().write(DEVICE_AFTER | device as u32);
+                    note_contexts(stream, plan, record, device);
+                    stream.scratch().contexts.is_recorded();
                 }
             },
         }
@@ -289,6 +293,21 @@ pub(crate) unsafe fn leave(call: Call, code: i32, raw: u64) {
         stream.set_busy(false);
         hot.inside.set(Inside::Program);
     });
+}
+
+/// Follows what a call about contexts did to its thread's stack of them.
+///
+/// # Safety
+/// The caller is the stream's owner and holds no reference to the scratch; the record is of a call to the plan's entry point that
+/// succeeded.
+pub(crate) unsafe fn note_contexts(stream: &ThreadStream, plan: &Plan, record: *const u8, device: i32) {
+    // SAFETY: the record has as many words as the plan says; a call that succeeded stored what it gave.
+    unsafe {
+        let words = std::slice::from_raw_parts(record.add(HEADER_BYTES).cast::<u64>(), usize::from(plan.words));
+        let gives = plan.api.name == "hipCtxCreate" && words[0] != 0;
+        let given = if gives { (words[0] as *const u64).read_unaligned() } else { 0 };
+        stream.scratch().contexts.returned(plan.api, words, given, device);
+    }
 }
 
 /// Completes a query that was asked again.

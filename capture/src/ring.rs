@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hrr_format::record::MAX_RECORD_BYTES;
 use hrr_format::stream_file::HEADER_BYTES;
 
+use crate::files;
 use crate::writer::thread_stream::RING_PARTS;
 
 /// Smallest ring of a thread in bytes, header page included.
@@ -64,7 +65,7 @@ impl Rings {
             && let Some((path, bytes)) = state.ended.pop_front()
         {
             // Where it cannot be taken away, its room stays taken.
-            if std::fs::remove_file(path).is_ok() {
+            if files::remove(&path).is_ok() {
                 state.left_bytes += bytes;
                 removed += 1;
             }

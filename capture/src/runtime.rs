@@ -15,7 +15,7 @@ const NOT_SUPPORTED: i32 = 801;
 /// `hipEventDisableTiming`.
 const DISABLE_TIMING: u32 = 2;
 /// `hipStreamCaptureStatusActive`.
-const CAPTURE_ACTIVE: i32 = 1;
+pub(crate) const CAPTURE_ACTIVE: i32 = 1;
 
 macro_rules! real_calls {
     ($($(#[$doc:meta])* fn $name:ident = $api:ident($($param:ident: $ty:ty),*);)*) => {$(
@@ -59,6 +59,8 @@ real_calls! {
     fn event_query = hipEventQuery(event: *mut c_void);
     /// `hipStreamGetCaptureInfo`.
     fn stream_get_capture_info = hipStreamGetCaptureInfo(stream: *mut c_void, status: *mut i32, id: *mut u64);
+    /// `hipStreamGetCaptureInfo_v2`.
+    fn stream_get_capture_info_v2 = hipStreamGetCaptureInfo_v2(stream: *mut c_void, status: *mut i32, id: *mut u64, graph: *mut u64, nodes: *mut *const u64, count: *mut usize);
     /// `hipArrayGetInfo`.
     fn array_get_info = hipArrayGetInfo(desc: *mut c_void, extent: *mut c_void, flags: *mut u32, array: *mut c_void);
     /// `hipDeviceSynchronize`.
@@ -71,6 +73,10 @@ real_calls! {
     fn memcpy_2d_from_array = hipMemcpy2DFromArray(to: *mut c_void, pitch_bytes: usize, array: *mut c_void, column_bytes: usize, row: usize, width_bytes: usize, height: usize, kind: i32);
     /// `hipMemcpy3D`.
     fn memcpy_3d = hipMemcpy3D(copy: *mut Memcpy3DParms);
+    /// `hipGraphGetNodes`.
+    fn graph_get_nodes = hipGraphGetNodes(graph: *mut c_void, nodes: *mut u64, count: *mut usize);
+    /// `hipGraphMemcpyNodeGetParams`.
+    fn graph_memcpy_node_get_params = hipGraphMemcpyNodeGetParams(node: *mut c_void, params: *mut Memcpy3DParms);
     /// `hipGetMipmappedArrayLevel`.
     fn get_mipmapped_array_level = hipGetMipmappedArrayLevel(array: *mut *mut c_void, mipmap: *mut c_void, level: u32);
     /// `hipRuntimeGetVersion`.
@@ -87,52 +93,14 @@ real_calls! {
     fn module_get_function_count = hipModuleGetFunctionCount(count: *mut u32, module: *mut c_void);
     /// `hipLibraryGetKernelCount`.
     fn library_get_kernel_count = hipLibraryGetKernelCount(count: *mut u32, library: *mut c_void);
+    /// `hipModuleEnumerateFunctions`.
+    fn module_enumerate_functions = hipModuleEnumerateFunctions(functions: *mut u64, count: u32, module: *mut c_void);
+    /// `hipLibraryEnumerateKernels`.
+    fn library_enumerate_kernels = hipLibraryEnumerateKernels(kernels: *mut u64, count: u32, library: *mut c_void);
     /// `hipKernelGetName`.
     fn kernel_get_name = hipKernelGetName(name: *mut *const libc::c_char, kernel: *mut c_void);
     /// `hipGetDevicePropertiesR0600`.
     fn get_device_properties = hipGetDevicePropertiesR0600(properties: *mut c_void, device: i32);
-}
-
-/// How many functions a module has; none where the runtime does not tell.
-pub(crate) fn function_count(module: u64) -> u32 {
-    let _last_error = LastError::keep();
-    let mut count = 0;
-    // SAFETY: the module is one that the program has just used; `count` is writable.
-    if unsafe { module_get_function_count(&mut count, module as *mut c_void) } == 0 { count } else { 0 }
-}
-
-/// How many kernels a library has; none where the runtime does not tell.
-pub(crate) fn kernel_count(library: u64) -> u32 {
-    let _last_error = LastError::keep();
-    let mut count = 0;
-    // SAFETY: the library is one that the program has just used; `count` is writable.
-    if unsafe { library_get_kernel_count(&mut count, library as *mut c_void) } == 0 { count } else { 0 }
-}
-
-/// The name of a library's kernel.
-pub(crate) fn kernel_name(kernel: u64) -> Option<String> {
-    let _last_error = LastError::keep();
-    let mut name = std::ptr::null();
-    // SAFETY: the kernel is one that the program was just given; `name` is writable.
-    let failed = unsafe { kernel_get_name(&mut name, kernel as *mut c_void) };
-    // SAFETY: the runtime's names are C strings that live as long as the library.
-    (failed == 0 && !name.is_null()).then(|| unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned())
-}
-
-/// The name of a module's function.
-pub(crate) fn function_name(function: u64) -> Option<String> {
-    let _last_error = LastError::keep();
-    let address = real::address(recorder::runtime(), id::hipKernelNameRef);
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: the address is that of `hipKernelNameRef`, whose prototype this is; the function is one that the program was
-    // just given, and names are C strings that live as long as its module.
-    unsafe {
-        let real: unsafe extern "C-unwind" fn(*mut c_void) -> *const libc::c_char = std::mem::transmute(address);
-        let name = real(function as *mut c_void);
-        (!name.is_null()).then(|| std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned())
-    }
 }
 
 /// The calling thread's device, asked for where the program cannot have been told of an error of ours.
@@ -199,6 +167,17 @@ pub(crate) fn capture_of(stream: u64) -> Option<u64> {
     (failed == 0 && status == CAPTURE_ACTIVE).then_some(id)
 }
 
+/// How many nodes the next work of a captured stream comes after.
+pub(crate) fn capture_node_count(stream: u64) -> usize {
+    let _last_error = LastError::keep();
+    let (mut status, mut id, mut graph, mut nodes, mut count) = (0, 0, 0, std::ptr::null(), 0);
+    // SAFETY: the program is about to ask the same of the stream; the results are writable.
+    let failed = unsafe {
+        stream_get_capture_info_v2(stream as *mut c_void, &mut status, &mut id, &mut graph, &mut nodes, &mut count)
+    };
+    if failed == 0 && status == CAPTURE_ACTIVE { count } else { 0 }
+}
+
 /// Address and length in bytes of a variable of a module or library; `api` is `hipModuleGetGlobal` or `hipLibraryGetGlobal`.
 pub(crate) fn global(api: usize, module: u64, name: &std::ffi::CStr) -> Option<(u64, u64)> {
     let _last_error = LastError::keep();
@@ -241,6 +220,34 @@ impl Memcpy3DParms {
         // SAFETY: plain integers without gaps, all initialised.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
+}
+
+/// Handles of a graph's nodes, in the order of the runtime; none where it does not tell.
+pub(crate) fn nodes_of(graph: u64) -> Vec<u64> {
+    let _last_error = LastError::keep();
+    let graph = graph as *mut c_void;
+    let mut count = 0;
+    // SAFETY: the graph is one that the program has just used; `count` is writable.
+    if unsafe { graph_get_nodes(graph, std::ptr::null_mut(), &mut count) } != 0 {
+        return Vec::new();
+    }
+    let mut nodes = vec![0; count];
+    // SAFETY: as above; there is room for `count` handles.
+    let failed = count == 0 || unsafe { graph_get_nodes(graph, nodes.as_mut_ptr(), &mut count) } != 0;
+    nodes.truncate(if failed { 0 } else { count });
+    nodes
+}
+
+/// The addresses that a copy node of a graph copies from and to; `None` where it is none, or has none.
+pub(crate) fn copy_node_addresses(node: u64) -> Option<[u64; 2]> {
+    let last_error = LastError::keep();
+    if !last_error.may_fail() {
+        return None;
+    }
+    let mut params = Memcpy3DParms::default();
+    // SAFETY: the program is about to use the node; `params` is what the call fills.
+    let failed = unsafe { graph_memcpy_node_get_params(node as *mut c_void, &mut params) };
+    (failed == 0).then(|| [params.from_memory[0], params.to_memory[0]])
 }
 
 /// An array's shape.

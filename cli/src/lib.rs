@@ -18,19 +18,23 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod full_files;
 mod manual;
 mod reference;
 mod standard_error;
 mod text;
 mod variable;
+mod whole;
 
 use std::io::{self, Write};
 
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
+pub use full_files::full_files_are_errors;
 pub use text::size_text;
 pub use variable::{Audience, Variable};
+pub use whole::{Whole, whole};
 
 /// What a program writes about itself, with its hidden option `--generate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,22 +8,24 @@
 //! record) is a [`Warning`]. Damage that would leave calls out in silence is an [`ArchiveError`], unless the caller
 //! asks to see [what is left](Damaged::Tolerate).
 
+mod error;
+
 use std::borrow::Cow;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::blob_store::{BLOBS_DIR, BlobError, BlobStore, CODE_OBJECTS_DIR, INDEX_FILE, IndexDamage};
+use crate::blob_store::{BLOBS_DIR, BlobError, BlobStore, CODE_OBJECTS_DIR, INDEX_FILE};
 use crate::catalogue::Api;
-use crate::kernel_table::{self, KernelDamage, KernelTable, KernelTableError};
+use crate::kernel_table::{self, KernelTable};
 use crate::manifest::{self, ManifestError, ProcessManifest, RootManifest};
-use crate::packed::PackedError;
-use crate::record::{BlobRef, Record};
+use crate::record::{BlobRef, Record, marker};
 use crate::regions::{self, Regions};
 use crate::repair::Note;
 use crate::source::Source;
-use crate::stream_file::{ContentsMode, Damage, StreamError, StreamFile};
-use crate::upstream::{self, UpstreamError};
+use crate::stream_file::{ContentsMode, StreamError, StreamFile};
+use crate::upstream;
+
+pub use self::error::{ArchiveError, Warning};
 
 /// Directory of stream files in a process archive.
 pub const EVENTS_DIR: &str = "events";
@@ -45,166 +47,63 @@ pub fn stream_path(process_dir: &Path, thread: u32) -> PathBuf {
     process_dir.join(EVENTS_DIR).join(format!("{thread}.{STREAM_EXTENSION}"))
 }
 
-/// What to do with a stream file that cannot be read or is cut short.
+/// What to do with a part of an archive that is missing, cannot be read or is cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damaged {
     /// Refuse the archive.
     Refuse,
-    /// Leave the file out, or read it as far as it goes, and warn.
+    /// Leave it out, or read it as far as it goes, and warn.
     Tolerate,
 }
 
-/// Why an archive cannot be opened. Every message is one line that names the file and, where there is one, the remedy.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArchiveError {
-    /// Nothing is there.
-    #[error("{}: no such archive; give the directory that HIP_HRR_CAPTURE_OUTPUT named, or a {PROCESS_PREFIX}* directory in it", path.display())]
-    Missing {
-        /// The path given.
-        path: PathBuf,
-    },
-    /// The path is a file.
-    #[error("{} is not a directory, nor a packed archive; give the directory that holds the archive", path.display())]
-    NotADirectory {
-        /// The path given.
-        path: PathBuf,
-    },
-    /// A directory could not be listed.
-    #[error("{} cannot be read: {reason}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// The directory has nothing of an archive.
-    #[error(
-        "{} holds no archive: it has no {PROCESS_PREFIX}* directory; record one by running a program under hrr-capture, or with \
-         HIP_HRR_CAPTURE_OUTPUT set to it and libhrr_capture.so preloaded",
-        path.display()
-    )]
-    Empty {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The root holds several processes.
-    #[error("{} holds {} processes; choose one, or replay them with --all-processes: {}", path.display(), processes.len(), Choice(processes))]
-    Several {
-        /// The root.
-        path: PathBuf,
-        /// Directories of the processes, by process id.
-        processes: Vec<PathBuf>,
-    },
-    /// An archive of AMD's in-tree HRR cannot be read.
-    #[error("{0}")]
-    Upstream(#[from] UpstreamError),
-    /// The manifest cannot be read.
-    #[error("{0}")]
-    Manifest(#[from] ManifestError),
-    /// Stream files are missing.
-    #[error("{} holds {found} stream files and its manifest counts {expected} threads; copy the archive again, whole", path.display())]
-    StreamsMissing {
-        /// The events directory.
-        path: PathBuf,
-        /// Stream files found.
-        found: usize,
-        /// Threads in the manifest.
-        expected: u64,
-    },
-    /// A stream file cannot be read.
-    #[error("{} is not a readable stream file: {error}; copy it again from where it was recorded", path.display())]
-    Stream {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: StreamError,
-    },
-    /// A stream file was closed cleanly with more bytes than it has.
-    #[error("{} is cut short: {len_bytes} of {used_bytes} bytes are there; copy it again from where it was recorded", path.display())]
-    Truncated {
-        /// The file.
-        path: PathBuf,
-        /// Bytes there are.
-        len_bytes: u64,
-        /// Bytes its header counts.
-        used_bytes: u64,
-    },
-    /// A record cannot be read.
-    #[error(
-        "{} is damaged at byte {}: {}; copy it again from where it was recorded, or cut it there with --repair",
-        path.display(), damage.offset_bytes, damage.error
-    )]
-    Record {
-        /// The stream file.
-        path: PathBuf,
-        /// Where and what.
-        damage: Damage,
-    },
-    /// A blob index cannot be read.
-    #[error("{0}")]
-    Blobs(#[from] BlobError),
-    /// The kernel table cannot be read.
-    #[error("{0}")]
-    Kernels(#[from] KernelTableError),
-    /// A packed archive cannot be read or made.
-    #[error("{0}")]
-    Packed(#[from] PackedError),
+impl Damaged {
+    /// Refuses a fault, or makes it a warning.
+    fn meet(self, error: ArchiveError, warnings: &mut Vec<Warning>) -> Result<(), ArchiveError> {
+        match self {
+            Damaged::Refuse => Err(error),
+            Damaged::Tolerate => {
+                warnings.push(Warning::Part(error));
+                Ok(())
+            }
+        }
+    }
 }
 
-/// Something wrong with an archive that leaves the rest of it readable. Every message names the file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Warning {
-    /// A thread ended before its first record.
-    #[error("{} holds no record: its thread ended before it finished its first call", path.display())]
-    Unstarted {
-        /// The stream file.
-        path: PathBuf,
-    },
-    /// A stream file was left out or is read only in part.
-    #[error("{0}")]
-    Stream(ArchiveError),
-    /// Two stream files say that they are of one thread.
-    #[error("{} says that it is of thread {thread}, as another file does", path.display())]
-    SameThread {
-        /// The later file by name.
-        path: PathBuf,
-        /// The thread number.
-        thread: u32,
-    },
-    /// A stream file says something else than the manifest.
-    #[error("{} is of another capture than the manifest: its {what} differs", path.display())]
-    Mismatch {
-        /// The stream file.
-        path: PathBuf,
-        /// What differs.
-        what: &'static str,
-    },
-    /// An index entry was left out.
-    #[error("{}: {damage}", path.display())]
-    Index {
-        /// The index.
-        path: PathBuf,
-        /// What is wrong.
-        damage: IndexDamage,
-    },
-    /// A kernel was left out.
-    #[error("{}: {damage}", path.display())]
-    Kernel {
-        /// The kernel table.
-        path: PathBuf,
-        /// What is wrong.
-        damage: KernelDamage,
-    },
-    /// Region sidecars cannot be read, or do not fit each other.
-    #[error("{}: {fault}", path.display())]
-    Regions {
-        /// Their directory.
-        path: PathBuf,
-        /// What is wrong.
-        fault: String,
-    },
+/// Processes that a root's manifest lists and that are not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} lists processes that are not there: {}; copy the archive again, whole, or have --repair take them off the list",
+    path.display(),
+    pids.iter().map(|pid| format!("{PROCESS_PREFIX}{pid}")).collect::<Vec<_>>().join(", ")
+)]
+pub struct MissingProcesses {
+    /// The root's manifest.
+    pub path: PathBuf,
+    /// Their process ids.
+    pub pids: Vec<u64>,
+}
+
+impl MissingProcesses {
+    /// Those of the root at a path. `None` where all are there, or the path is no root with a manifest of its own.
+    pub fn of(path: &Path) -> Option<Self> {
+        let source = Source::of(path).ok()?;
+        if is_process_dir(&source, path) {
+            return None;
+        }
+        let manifest_path = path.join(manifest::FILE);
+        let manifest = RootManifest::read_from(&source, &manifest_path).ok()?;
+        let mut there: Vec<u64> = process_dirs(&source, path).ok()?.into_iter().map(|(pid, _)| pid).collect();
+        let mut pids: Vec<u64> = manifest.processes.iter().map(|process| process.pid).collect();
+        // After `exec` a process id has several directories, and is listed as often.
+        pids.retain(|pid| match there.iter().position(|found| found == pid) {
+            Some(position) => {
+                there.swap_remove(position);
+                false
+            }
+            None => true,
+        });
+        (!pids.is_empty()).then_some(MissingProcesses { path: manifest_path, pids })
+    }
 }
 
 /// An API as an archive names it.
@@ -257,12 +156,13 @@ impl Archive {
     /// As [`Self::open`].
     pub fn open_with(path: &Path, damaged: Damaged) -> Result<Self, ArchiveError> {
         let source = Source::of(path)?;
+        let missing = MissingProcesses::of(path);
         let path = resolve(&source, path)?;
         if upstream::is_upstream(&path) && !is_process_dir(&source, &path) {
             return Self::open_upstream(path, damaged);
         }
         let manifest = ProcessManifest::read_from(&source, &path.join(manifest::FILE))?;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<Warning> = missing.into_iter().map(Warning::Processes).collect();
         let streams = open_streams(&source, &path, &manifest, damaged, &mut warnings)?;
         let mut open_store = |dir: &str| -> Result<BlobStore, ArchiveError> {
             let store = BlobStore::open_from(source.clone(), &path.join(dir))?;
@@ -275,6 +175,11 @@ impl Archive {
         let code_objects = open_store(CODE_OBJECTS_DIR)?;
         let kernels_path = path.join(kernel_table::FILE);
         let kernels = KernelTable::open_from(&source, &kernels_path)?;
+        let (found, expected) = (kernels.line_count(), manifest.kernel_count);
+        if manifest.complete && found < expected {
+            let missing = ArchiveError::KernelsMissing { path: kernels_path.clone(), found, expected };
+            damaged.meet(missing, &mut warnings)?;
+        }
         let damage = kernels.damage().iter().cloned();
         warnings.extend(damage.map(|damage| Warning::Kernel { path: kernels_path.clone(), damage }));
         let regions = Regions::read_from(&source, &path);
@@ -305,8 +210,14 @@ impl Archive {
 
     /// Opens the native form of an archive of AMD's in-tree HRR, which lasts as long as the archive is open.
     fn open_upstream(path: PathBuf, damaged: Damaged) -> Result<Self, ArchiveError> {
-        let translated = upstream::Translated::of(&path)?;
-        let archive = Self::open_with(translated.path(), damaged)?;
+        let upstream = upstream::UpstreamArchive::open(&path)?;
+        let mut warnings = Vec::new();
+        if let Err(cut_short) = upstream.expect_whole() {
+            damaged.meet(cut_short.into(), &mut warnings)?;
+        }
+        let translated = upstream::Translated::of(&upstream)?;
+        let mut archive = Self::open_with(translated.path(), damaged)?;
+        archive.warnings.append(&mut warnings);
         Ok(Archive { path, _translated: Some(translated), ..archive })
     }
 
@@ -364,6 +275,19 @@ impl Archive {
     /// What is wrong with the archive and did not keep it from being opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Refuses a whole recording of which not all calls were found, `found` of them: some would be left out in silence.
+    ///
+    /// # Errors
+    /// How many are missing.
+    pub fn expect_calls(&self, found: u64) -> Result<(), ArchiveError> {
+        match counted_calls(&self.manifest) {
+            Some(expected) if found < expected => {
+                Err(ArchiveError::CallsMissing { path: self.path.clone(), found, expected })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The API with an id of this archive's records.
@@ -515,28 +439,22 @@ fn open_streams(
         }
     }
     paths.sort();
-    let mut refuse = |error: ArchiveError| match damaged {
-        Damaged::Refuse => Err(error),
-        Damaged::Tolerate => {
-            warnings.push(Warning::Stream(error));
-            Ok(())
-        }
-    };
+    let mut refuse = |error: ArchiveError| damaged.meet(error, warnings);
     if (paths.len() as u64) < manifest.thread_count {
         refuse(ArchiveError::StreamsMissing { path: dir, found: paths.len(), expected: manifest.thread_count })?;
     }
     let mut streams = Vec::with_capacity(paths.len());
-    let mut later = Vec::new();
+    let (mut later, mut blank) = (Vec::new(), Vec::new());
     for (_, path) in paths {
         let stream = match StreamFile::open_from(source, &path) {
             Ok(stream) => stream,
             // The file is made before its header is written, so a kill in between leaves it empty or all zeros.
             Err(StreamError::ShortHeader { len_bytes: 0 }) => {
-                later.push(Warning::Unstarted { path });
+                blank.push(path);
                 continue;
             }
             Err(StreamError::Magic { found }) if found.iter().all(|&byte| byte == 0) => {
-                later.push(Warning::Unstarted { path });
+                blank.push(path);
                 continue;
             }
             Err(error) => {
@@ -558,6 +476,13 @@ fn open_streams(
         }
         streams.push(stream);
     }
+    if let Some(path) = blank.first()
+        && let Some((found, expected)) = missing_calls(manifest, &streams)
+    {
+        refuse(ArchiveError::Emptied { path: path.clone(), found, expected })?;
+    } else {
+        later.extend(blank.into_iter().map(|path| Warning::Unstarted { path }));
+    }
     streams.sort_by_key(|stream| stream.header().thread);
     for pair in streams.windows(2) {
         if pair[0].header().thread == pair[1].header().thread {
@@ -568,19 +493,15 @@ fn open_streams(
     Ok(streams)
 }
 
-/// The processes to choose from, as many as fit on a line.
-struct Choice<'a>(&'a [PathBuf]);
+/// How many calls a whole recording has. A flight recorder counts calls that it has dropped.
+fn counted_calls(manifest: &ProcessManifest) -> Option<u64> {
+    (manifest.complete && manifest.flight_recorder_bytes.is_none()).then_some(manifest.event_count)
+}
 
-impl fmt::Display for Choice<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
-        for (position, path) in self.0.iter().take(SHOWN).enumerate() {
-            let separator = if position == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", path.display())?;
-        }
-        match self.0.len().checked_sub(SHOWN) {
-            Some(more) if more > 0 => write!(f, " and {more} more"),
-            _ => Ok(()),
-        }
-    }
+/// Calls that are there and that the manifest counts, where some of a whole recording are missing.
+fn missing_calls(manifest: &ProcessManifest, streams: &[StreamFile]) -> Option<(u64, u64)> {
+    let expected = counted_calls(manifest)?;
+    let calls = |stream: &StreamFile| stream.records().filter(|record| record.api() < marker::FIRST).count() as u64;
+    let found = streams.iter().map(calls).sum();
+    (found < expected).then_some((found, expected))
 }

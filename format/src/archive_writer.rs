@@ -44,6 +44,7 @@ impl ArchiveWriter {
             event_count: 0,
             blob_count: 0,
             code_object_count: 0,
+            stored: None,
             kernel_count: 0,
             thread_count: 0,
             clock: Clock::default(),

@@ -2,24 +2,7 @@
 //!
 //! `blobs/` and `code_objects/` of a process archive have the same layout: an `index` and packs.
 //!
-//! `index` begins with a header:
-//!
-//! | offset | type | field |
-//! |---|---|---|
-//! | 0 | u8\[8\] | magic `HRR-BLX\n` |
-//! | 8 | u32 | format version ([`VERSION`]) |
-//! | 12 | | zero up to 64 |
-//!
-//! and continues with entries of 64 bytes, each appended by a single write:
-//!
-//! | offset | type | field |
-//! |---|---|---|
-//! | 0 | u64 | number, as a [`BlobRef`](crate::record::BlobRef) has it |
-//! | 8 | u8\[32\] | BLAKE3-256 of the contents |
-//! | 40 | u32 | pack `n` the contents lie in |
-//! | 44 | u32 | flags: zero |
-//! | 48 | u64 | offset in the pack in bytes, a multiple of 64 |
-//! | 56 | u64 | length in bytes |
+//! The index has an entry for each number (see [`BlobIndex`]).
 //!
 //! `pack-<n>.bin` holds contents back to back, each at an aligned offset. Equal contents are stored once: their entries
 //! point at the same place. Entries come in any order of number; a number without an entry was never written. All
@@ -28,24 +11,19 @@
 //! A pack is mapped, not loaded, when something in it is first asked for, and the hash of each stored content is
 //! checked on its first use.
 
-mod copying;
-
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::source::{Bytes, Content, Source};
+use crate::source::{Content, Source};
 
-/// First eight bytes of an index.
-pub const MAGIC: [u8; 8] = *b"HRR-BLX\n";
-/// Version of the layout of index and packs.
-pub const VERSION: u32 = 1;
-/// Size of the index header in bytes.
-pub const HEADER_BYTES: usize = 64;
-/// Size of an index entry in bytes.
-pub const ENTRY_BYTES: usize = 64;
+mod copying;
+mod index;
+
+pub use index::{BlobIndex, ENTRY_BYTES, HEADER_BYTES, IndexDamage, IndexEntry, MAGIC, VERSION, index_header, offset};
+
 /// Alignment of contents in a pack in bytes.
 pub const ALIGN_BYTES: u64 = 64;
 /// Length in bytes at which a writer begins the next pack; a single content may be longer.
@@ -59,114 +37,14 @@ pub const CODE_OBJECTS_DIR: &str = "code_objects";
 /// What stands for the hash of contents that were withheld.
 pub const WITHHELD_HASH: [u8; 32] = [0xff; 32];
 
-/// Byte offsets of the fields of an index entry.
-pub mod offset {
-    /// Blob number.
-    pub const NUMBER: usize = 0;
-    /// BLAKE3-256.
-    pub const HASH: usize = 8;
-    /// Pack number.
-    pub const PACK: usize = 40;
-    /// Flags.
-    pub const FLAGS: usize = 44;
-    /// Offset in the pack.
-    pub const OFFSET: usize = 48;
-    /// Length.
-    pub const LEN: usize = 56;
-}
-
 /// The file name of a pack.
 pub fn pack_file_name(pack: u32) -> String {
     format!("pack-{pack}.bin")
 }
 
-/// The header an index begins with.
-pub fn index_header() -> [u8; HEADER_BYTES] {
-    let mut bytes = [0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes
-}
-
 /// The hash under which contents are stored.
 pub fn content_hash(contents: &[u8]) -> [u8; 32] {
     *blake3::hash(contents).as_bytes()
-}
-
-/// One entry of an index: where the contents of one number lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
-    /// Blob number.
-    pub number: u64,
-    /// BLAKE3-256 of the contents.
-    pub hash: [u8; 32],
-    /// Pack the contents lie in.
-    pub pack: u32,
-    /// Offset in the pack in bytes.
-    pub offset_bytes: u64,
-    /// Length in bytes.
-    pub len_bytes: u64,
-}
-
-impl IndexEntry {
-    /// The bytes in the index.
-    pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
-        let mut bytes = [0; ENTRY_BYTES];
-        bytes[offset::NUMBER..][..8].copy_from_slice(&self.number.to_le_bytes());
-        bytes[offset::HASH..][..32].copy_from_slice(&self.hash);
-        bytes[offset::PACK..][..4].copy_from_slice(&self.pack.to_le_bytes());
-        bytes[offset::OFFSET..][..8].copy_from_slice(&self.offset_bytes.to_le_bytes());
-        bytes[offset::LEN..][..8].copy_from_slice(&self.len_bytes.to_le_bytes());
-        bytes
-    }
-
-    /// Reads an entry; `None` where it carries flags that this version does not have.
-    pub fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
-        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        if u32_at(offset::FLAGS) != 0 {
-            return None;
-        }
-        let mut hash = [0; 32];
-        hash.copy_from_slice(&bytes[offset::HASH..offset::PACK]);
-        Some(IndexEntry {
-            number: u64_at(offset::NUMBER),
-            hash,
-            pack: u32_at(offset::PACK),
-            offset_bytes: u64_at(offset::OFFSET),
-            len_bytes: u64_at(offset::LEN),
-        })
-    }
-}
-
-/// Something wrong with an index that costs single entries and leaves the rest readable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexDamage {
-    /// The file ends inside an entry.
-    #[error(
-        "its last entry, at byte {offset_bytes}, is cut off after {left_bytes} of {ENTRY_BYTES} bytes and was ignored"
-    )]
-    TornEntry {
-        /// Where the entry begins.
-        offset_bytes: u64,
-        /// Bytes there are of it.
-        left_bytes: usize,
-    },
-    /// An entry has flags unknown to this version.
-    #[error("the entry at byte {offset_bytes} has unknown flags and was ignored")]
-    Flags {
-        /// Where the entry begins.
-        offset_bytes: u64,
-    },
-    /// Two entries have the same number; the first counts.
-    #[error("number {number} has a second entry, at byte {offset_bytes}, which was ignored")]
-    Duplicate {
-        /// The number.
-        number: u64,
-        /// Where the later entry begins.
-        offset_bytes: u64,
-    },
 }
 
 /// Why an index or a content cannot be read. Every message names the file.
@@ -218,104 +96,6 @@ pub enum BlobError {
     },
 }
 
-/// A read index: entries by number.
-#[derive(Clone, Debug, Default)]
-pub struct BlobIndex {
-    /// By ascending number, each number once.
-    entries: Vec<IndexEntry>,
-    damage: Vec<IndexDamage>,
-}
-
-impl BlobIndex {
-    /// Reads the bytes of an index.
-    ///
-    /// An empty file is an index whose writer ended before its header, and has no entries.
-    ///
-    /// # Errors
-    /// What is wrong with its header.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.is_empty() {
-            return Ok(Self::default());
-        }
-        let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return Err(format!("it is {} bytes long, shorter than its header of {HEADER_BYTES}", bytes.len()));
-        };
-        if header[..8] != MAGIC {
-            return Err(format!("its first bytes are {:02x?}", &header[..8]));
-        }
-        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-        if version != VERSION {
-            return Err(format!("its format version is {version}; this build reads version {VERSION}"));
-        }
-        let offset_of = |position: usize| (HEADER_BYTES + position * ENTRY_BYTES) as u64;
-        let (whole, torn) = body.as_chunks::<ENTRY_BYTES>();
-        let mut damage = Vec::new();
-        let mut found = Vec::with_capacity(whole.len());
-        for (position, bytes) in whole.iter().enumerate() {
-            match IndexEntry::parse(bytes) {
-                Some(entry) => found.push((entry, position)),
-                None => damage.push(IndexDamage::Flags { offset_bytes: offset_of(position) }),
-            }
-        }
-        // Stable, so that of two entries with one number the earlier comes first and is the one kept.
-        found.sort_by_key(|(entry, _)| entry.number);
-        let mut entries: Vec<IndexEntry> = Vec::with_capacity(found.len());
-        for (entry, position) in found {
-            if entries.last().is_some_and(|last| last.number == entry.number) {
-                damage.push(IndexDamage::Duplicate { number: entry.number, offset_bytes: offset_of(position) });
-            } else {
-                entries.push(entry);
-            }
-        }
-        if !torn.is_empty() {
-            damage.push(IndexDamage::TornEntry { offset_bytes: offset_of(whole.len()), left_bytes: torn.len() });
-        }
-        Ok(BlobIndex { entries, damage })
-    }
-
-    /// Reads an index file; a missing one has no entries.
-    ///
-    /// # Errors
-    /// [`BlobError::Open`] and [`BlobError::Index`].
-    pub fn open(path: &Path) -> Result<Self, BlobError> {
-        Self::open_from(&Source::Directory, path)
-    }
-
-    pub(crate) fn open_from(source: &Source, path: &Path) -> Result<Self, BlobError> {
-        match missing_or(path, source.map(path))?.flatten() {
-            None => Ok(Self::default()),
-            Some(bytes) => {
-                let bytes: Bytes = bytes;
-                Self::parse(&bytes).map_err(|reason| BlobError::Index { path: path.to_owned(), reason })
-            }
-        }
-    }
-
-    /// The entry of a number.
-    pub fn get(&self, number: u64) -> Option<&IndexEntry> {
-        self.entries.get(self.position(number)?)
-    }
-
-    /// All entries by ascending number.
-    pub fn entries(&self) -> &[IndexEntry] {
-        &self.entries
-    }
-
-    /// What was wrong with single entries.
-    pub fn damage(&self) -> &[IndexDamage] {
-        &self.damage
-    }
-
-    fn position(&self, number: u64) -> Option<usize> {
-        // Numbers are given out from zero on, so most entries stand at their own number.
-        let guess = usize::try_from(number).ok()?;
-        if self.entries.get(guess).is_some_and(|entry| entry.number == number) {
-            return Some(guess);
-        }
-        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
-    }
-}
-
 /// A store opened for reading. It may be shared between threads.
 #[derive(Debug)]
 pub struct BlobStore {
@@ -357,8 +137,8 @@ impl BlobStore {
         let index = BlobIndex::open_from(&source, &dir.join(INDEX_FILE))?;
         let mut packs = HashMap::new();
         let mut first = HashMap::new();
-        let mut canonical = Vec::with_capacity(index.entries.len());
-        for (position, entry) in index.entries.iter().enumerate() {
+        let mut canonical = Vec::with_capacity(index.entries().len());
+        for (position, entry) in index.entries().iter().enumerate() {
             packs
                 .entry(entry.pack)
                 .or_insert_with(|| Pack { path: dir.join(pack_file_name(entry.pack)), content: OnceLock::new() });
@@ -383,12 +163,12 @@ impl BlobStore {
 
     /// How many numbers have contents.
     pub fn len(&self) -> usize {
-        self.index.entries.len()
+        self.index.entries().len()
     }
 
     /// Whether no number has contents.
     pub fn is_empty(&self) -> bool {
-        self.index.entries.is_empty()
+        self.index.entries().is_empty()
     }
 
     /// The hash of a number's contents; [`WITHHELD_HASH`] for [`BlobRef::WITHHELD`](crate::record::BlobRef::WITHHELD).
@@ -407,7 +187,7 @@ impl BlobStore {
     /// The first entry of each distinct content.
     pub fn distinct(&self) -> impl Iterator<Item = &IndexEntry> {
         let is_first = |position: usize| self.canonical[position] as usize == position;
-        self.index.entries.iter().enumerate().filter(move |&(position, _)| is_first(position)).map(|(_, entry)| entry)
+        self.index.entries().iter().enumerate().filter(move |&(position, _)| is_first(position)).map(|(_, entry)| entry)
     }
 
     /// Distinct contents and the bytes they take.
@@ -441,22 +221,51 @@ impl BlobStore {
         Ok(Some(contents))
     }
 
+    /// Whether the contents of a number are there, in their length; their hash is not looked at. `Ok(false)`: it has none.
+    ///
+    /// # Errors
+    /// A pack that cannot be read or is too short.
+    pub fn holds(&self, number: u64) -> Result<bool, BlobError> {
+        let Some(Found { entry, pack, .. }) = self.find(number) else {
+            return Ok(false);
+        };
+        if entry.len_bytes == 0 {
+            return Ok(true);
+        }
+        let pack_bytes = self.opened(pack)?.as_ref().map_or(0, Content::len_bytes);
+        match entry.offset_bytes.checked_add(entry.len_bytes) {
+            Some(end) if end <= pack_bytes => Ok(true),
+            _ => Err(BlobError::Bounds {
+                number,
+                path: pack.path.clone(),
+                offset_bytes: entry.offset_bytes,
+                len_bytes: entry.len_bytes,
+                pack_bytes,
+            }),
+        }
+    }
+
     fn find(&self, number: u64) -> Option<Found<'_>> {
         let position = self.index.position(number)?;
-        let entry = &self.index.entries[position];
+        let entry = &self.index.entries()[position];
         let verified = &self.verified[self.canonical[position] as usize];
         Some(Found { entry, pack: &self.packs[&entry.pack], verified })
+    }
+
+    /// A pack's content; `None` within: an empty file.
+    fn opened<'a>(&self, pack: &'a Pack) -> Result<&'a Option<Content>, BlobError> {
+        let open = || {
+            let missing = || BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() };
+            missing_or(&pack.path, self.source.content(&pack.path))?.ok_or_else(missing)
+        };
+        pack.content.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
     fn contents<'a>(&'a self, entry: &IndexEntry, pack: &'a Pack) -> Result<Cow<'a, [u8]>, BlobError> {
         if entry.len_bytes == 0 {
             return Ok(Cow::Borrowed(&[]));
         }
-        let open = || {
-            let missing = || BlobError::Open { path: pack.path.clone(), reason: "it is not there".to_owned() };
-            missing_or(&pack.path, self.source.content(&pack.path))?.ok_or_else(missing)
-        };
-        let content = pack.content.get_or_init(open).as_ref().map_err(Clone::clone)?;
+        let content = self.opened(pack)?;
         let found = match content {
             Some(content) => content.slice(entry.offset_bytes, entry.len_bytes),
             None => Ok(None),
@@ -523,26 +332,6 @@ mod tests {
         std::fs::write(dir.path().join("pack-0.bin"), pack).unwrap();
         let store = BlobStore::open(dir.path());
         (dir, store)
-    }
-
-    #[test]
-    fn header_and_entry_lie_as_documented() {
-        let mut header = [0; 64];
-        header[..12].copy_from_slice(b"HRR-BLX\n\x01\0\0\0");
-        assert_eq!(index_header(), header);
-
-        let entry = IndexEntry { number: 0x0102, hash: [7; 32], pack: 3, offset_bytes: 0x40, len_bytes: 5 };
-        let mut bytes = [0u8; 64];
-        bytes[0] = 2;
-        bytes[1] = 1;
-        bytes[8..40].fill(7);
-        bytes[40] = 3;
-        bytes[48] = 0x40;
-        bytes[56] = 5;
-        assert_eq!(entry.to_bytes(), bytes);
-        assert_eq!(IndexEntry::parse(&bytes), Some(entry));
-        bytes[44] = 1;
-        assert_eq!(IndexEntry::parse(&bytes), None);
     }
 
     #[test]
@@ -630,30 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_costs_only_itself() {
-        let mut index = index_header().to_vec();
-        index.extend(entry(0, b"abc", 0).to_bytes());
-        index.extend(entry(0, b"xyz", 64).to_bytes());
-        index.extend(&entry(1, b"abc", 0).to_bytes()[..40]);
-        let index = BlobIndex::parse(&index).unwrap();
-        assert_eq!(index.entries(), [entry(0, b"abc", 0)]);
-        assert_eq!(
-            index.damage(),
-            [
-                IndexDamage::Duplicate { number: 0, offset_bytes: 128 },
-                IndexDamage::TornEntry { offset_bytes: 192, left_bytes: 40 }
-            ]
-        );
-    }
-
-    #[test]
-    fn a_foreign_index_is_refused_and_a_missing_store_is_empty() {
-        assert!(BlobIndex::parse(b"short").unwrap_err().contains("5 bytes long"));
-        let mut header = index_header();
-        header[8] = 2;
-        assert!(BlobIndex::parse(&header).unwrap_err().contains("format version is 2"));
-        header[0] = b'X';
-        assert!(BlobIndex::parse(&header).unwrap_err().contains("first bytes"));
+    fn a_missing_store_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let store = BlobStore::open(&dir.path().join("blobs")).unwrap();
         assert!(store.is_empty());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::code_object::{ArgKind, KernelArg, MAX_KERNARG_BYTES};
+use crate::code_object::{KernelArg, MAX_KERNARG_BYTES};
 use crate::source::Source;
 
 /// File name in a process archive.
@@ -54,11 +54,6 @@ impl Kernel {
     /// Bytes of a `KernelArgs` payload: up to the end of the last explicit argument. `None` with an unknown signature.
     pub fn explicit_bytes(&self) -> Option<u32> {
         self.args.as_deref().map(crate::code_object::explicit_bytes)
-    }
-
-    /// The arguments that hold an address by their declaration.
-    pub fn pointer_args(&self) -> impl Iterator<Item = &KernelArg> {
-        self.args.iter().flatten().filter(|arg| arg.kind == ArgKind::GlobalBuffer)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -157,6 +152,11 @@ impl KernelTable {
         &self.kernels
     }
 
+    /// Number of lines, damaged ones included.
+    pub fn line_count(&self) -> u64 {
+        (self.kernels.len() + self.damage.len()) as u64
+    }
+
     /// Lines that could not be used.
     pub fn damage(&self) -> &[KernelDamage] {
         &self.damage
@@ -166,6 +166,7 @@ impl KernelTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code_object::ArgKind;
 
     fn saxpy() -> Kernel {
         Kernel {
@@ -195,7 +196,6 @@ mod tests {
         assert_eq!(table.of_launch(1), Some(&saxpy()));
         assert_eq!(table.of_launch(0), None);
         assert_eq!(saxpy().explicit_bytes(), Some(16));
-        assert_eq!(saxpy().pointer_args().map(|arg| arg.offset).collect::<Vec<_>>(), [8]);
     }
 
     #[test]

@@ -149,6 +149,9 @@ pub struct ProcessManifest {
     /// Code objects.
     #[serde(default)]
     pub code_object_count: u64,
+    /// Numbers that have contents in the stores. `None` until the recording ends, and in archives of older recorders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredNumbers>,
     /// Kernels.
     #[serde(default)]
     pub kernel_count: u64,
@@ -221,6 +224,8 @@ pub struct Window {
     pub restored_bytes: u64,
     /// Allocations, arrays and variables whose contents could not be read back: what a replay finds in them is undefined.
     pub unrestored: u64,
+    /// Whether each thread pushes, at its first call in a window, the contexts that it had on its stack.
+    pub contexts: bool,
 }
 
 /// What a conversion from another format found.
@@ -255,6 +260,17 @@ pub struct Imported {
     pub snapshots_refused: u64,
     /// What else is worth knowing.
     pub warnings: Vec<String>,
+}
+
+/// How many numbers have contents in each store: a number has none where nothing was there to be stored, such as a result that the
+/// program never waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoredNumbers {
+    /// Of blobs.
+    pub blobs: u64,
+    /// Of code objects.
+    pub code_objects: u64,
 }
 
 /// One process as the root manifest lists it.
@@ -334,10 +350,17 @@ impl RootManifest {
     }
 
     pub(crate) fn read_from(source: &Source, path: &Path) -> Result<Self, ManifestError> {
-        let bytes = read(source, path)?;
-        let header: Header = parse_json(path, &bytes)?;
+        Self::parse(path, &read(source, path)?)
+    }
+
+    /// As [`Self::read`], for bytes that came from elsewhere; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ManifestError> {
+        let header: Header = parse_json(path, bytes)?;
         check_version(path, header.version, ROOT_VERSION)?;
-        parse_json(path, &bytes)
+        parse_json(path, bytes)
     }
 
     /// Writes the manifest in place of the one that is there: to a temporary file, then by rename.

@@ -11,30 +11,22 @@
 //! | 24 | i32 | return code (`hipError_t` or `int`; zero for calls that return something else) |
 //! | 28 | u32 | `aux`: launches: kernel number + 1 (0 = unknown kernel); queries answered "not ready": answers in a row; calls that change the thread's context: [`DEVICE_AFTER`] and the device that is current then; otherwise zero |
 //! | 32 | u64 × words | arguments in declaration order (see [`crate::abi`]) |
-//! | then | | sections until `len_bytes` |
-//!
-//! A section:
-//!
-//! | offset | type | field |
-//! |---|---|---|
-//! | 0 | u8 | tag (see [`SectionTag`]) |
-//! | 1 | u8 | parameter index it belongs to; 255 = none |
-//! | 2 | u8 | state (see [`Presence`]) |
-//! | 3 | u8 | zero |
-//! | 4 | u32 | payload length in bytes, before padding |
-//! | 8 | bytes | payload, padded with zeros to a multiple of 8 |
+//! | then | | sections until `len_bytes` (see [`Section`]) |
 //!
 //! All integers are little-endian. A record is published at entry with [`flag::IN_FLIGHT`] set and completed in
 //! place at return: its thread stores end, return code and out sections, and then clears the flag (release).
 
+mod section;
+
+use section::u64_at;
+pub use section::{
+    BlobRef, FileId, HostRows, NO_PARAM, Presence, SECTION_HEADER_BYTES, Section, SectionTag, Sections, section_bytes,
+};
+
 /// Size of the fixed part of a record in bytes.
 pub const HEADER_BYTES: usize = 32;
-/// Size of a section header in bytes.
-pub const SECTION_HEADER_BYTES: usize = 8;
 /// Largest record a writer makes; longer payloads go to the blob store. A reader refuses longer ones.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
-/// Parameter index of a section that belongs to no parameter.
-pub const NO_PARAM: u8 = 255;
 
 /// Bit of the auxiliary number that says that the other bits are the number of the device that is current on the thread
 /// once the call has returned.
@@ -73,8 +65,8 @@ pub mod flag {
     /// Replay refuses the call, because the format it was converted from does not hold what it needs; a
     /// [`Note`](super::SectionTag::Note) says what.
     pub const REFUSED: u8 = 16;
-    /// The record brings about what there was when a window of recording was opened: a call that the program made before,
-    /// or a copy that gives memory the contents it had. Replay takes it as set-up.
+    /// The record brings about what there was when a window of recording was opened, or a forked child's recording began: a
+    /// call that the program made before, or a copy that gives memory the contents it had. Replay takes it as set-up.
     pub const PREAMBLE: u8 = 32;
     /// Every bit that has a meaning.
     pub const ALL: u8 = IN_FLIGHT | TRUNCATED | ADDED | LEFT_OUT | REFUSED | PREAMBLE;
@@ -111,240 +103,6 @@ pub mod marker {
     /// Whether a marker has a time of its own among the calls.
     pub fn is_timed(api: u16) -> bool {
         matches!(api, HOST_WROTE | HOST_SAW)
-    }
-}
-
-/// What a section holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum SectionTag {
-    /// Bytes a pointer parameter pointed to at entry.
-    In = 1,
-    /// Bytes a pointer parameter pointed to after the call.
-    Out = 2,
-    /// A C string without its NUL.
-    Text = 3,
-    /// Host memory the call, or the work it enqueued, read: a [`BlobRef`].
-    BlobIn = 4,
-    /// Host memory the call, or the work it enqueued, wrote, snapshotted when the program could first read it: a [`BlobRef`].
-    /// A number that the blob index lacks was never observed.
-    BlobOut = 5,
-    /// Explicit kernel arguments at their kernarg offsets.
-    KernelArgs = 6,
-    /// An 8-byte return value (calls that return a pointer).
-    Return = 7,
-    /// A code object, fat binary or linker input: a [`BlobRef`] into the code object store.
-    Code = 8,
-    /// Host memory that a copy node of a launched graph reads: u64 host address, then a [`BlobRef`].
-    GraphHostIn = 9,
-    /// Host memory that a copy node of a launched graph writes: u64 host address, then a [`BlobRef`].
-    GraphHostOut = 10,
-    /// Words for people: why a call is left out, refused or added.
-    Note = 11,
-    /// Ranges of an allocation, by ascending offset: u64 offset and u64 length in bytes each.
-    HostRanges = 12,
-    /// What ranges of host memory held before: a [`BlobRef`].
-    HostBefore = 13,
-    /// How the rows of the host memory lie that the section in front of it names, where there are gaps between them:
-    /// [`HostRows`].
-    GraphHostRows = 14,
-    /// Which file an operating-system handle of the call names: a [`FileId`].
-    File = 15,
-}
-
-impl SectionTag {
-    /// The tag with this number.
-    pub fn from_u8(value: u8) -> Option<Self> {
-        Some(match value {
-            1 => Self::In,
-            2 => Self::Out,
-            3 => Self::Text,
-            4 => Self::BlobIn,
-            5 => Self::BlobOut,
-            6 => Self::KernelArgs,
-            7 => Self::Return,
-            8 => Self::Code,
-            9 => Self::GraphHostIn,
-            10 => Self::GraphHostOut,
-            11 => Self::Note,
-            12 => Self::HostRanges,
-            13 => Self::HostBefore,
-            14 => Self::GraphHostRows,
-            15 => Self::File,
-            _ => return None,
-        })
-    }
-}
-
-/// Whether a section's payload is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Presence {
-    /// The pointer was null, or the call did not get as far as writing it.
-    Absent = 0,
-    /// The payload is what the program passed or got.
-    Present = 1,
-    /// There were contents, and the capture mode withheld them: the payload is zeros of their size (kernel
-    /// arguments keep their pointers), or a [`BlobRef`] whose number is [`BlobRef::WITHHELD`].
-    Withheld = 2,
-}
-
-impl Presence {
-    /// The state with this number; anything unknown reads as absent.
-    pub fn from_u8(value: u8) -> Self {
-        match value {
-            1 => Self::Present,
-            2 => Self::Withheld,
-            _ => Self::Absent,
-        }
-    }
-}
-
-/// A reference to contents in a blob store: 16 bytes, number then size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BlobRef {
-    /// Per-process running number; the store's index maps it to hash and place.
-    pub number: u64,
-    /// Size in bytes as the call saw it.
-    pub size_bytes: u64,
-}
-
-impl BlobRef {
-    /// Number of a reference whose contents were withheld: all ones.
-    pub const WITHHELD: u64 = u64::MAX;
-    /// Size on disk in bytes.
-    pub const BYTES: usize = 16;
-
-    /// Reads a reference from the first 16 bytes of `bytes`.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        Some(BlobRef { number: u64_at(bytes, 0)?, size_bytes: u64_at(bytes, 8)? })
-    }
-
-    /// The bytes on disk.
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.number.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.size_bytes.to_le_bytes());
-        bytes
-    }
-}
-
-/// How rows of host memory lie whose contents are packed.
-///
-/// | offset | type | |
-/// |---|---|---|
-/// | 0 | u32 | rows in a slice |
-/// | 4 | u32 | slices |
-/// | 8 | u64 | bytes from row to row |
-/// | 16 | u64 | bytes from slice to slice |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostRows {
-    /// Rows in a slice.
-    pub rows: u32,
-    /// Slices.
-    pub slices: u32,
-    /// Bytes from row to row.
-    pub pitch_bytes: u64,
-    /// Bytes from slice to slice.
-    pub slice_bytes: u64,
-}
-
-impl HostRows {
-    /// Size on disk in bytes.
-    pub const BYTES: usize = 24;
-
-    /// Reads what a [`SectionTag::GraphHostRows`] holds.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let counts = u64_at(bytes, 0)?;
-        let (rows, slices) = (counts as u32, (counts >> 32) as u32);
-        Some(HostRows { rows, slices, pitch_bytes: u64_at(bytes, 8)?, slice_bytes: u64_at(bytes, 16)? })
-    }
-
-    /// The bytes on disk.
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..4].copy_from_slice(&self.rows.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.slices.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.pitch_bytes.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.slice_bytes.to_le_bytes());
-        bytes
-    }
-}
-
-/// Which file a descriptor stands for, whatever its number.
-///
-/// | offset | type | |
-/// |---|---|---|
-/// | 0 | u64 | device of the file's inode |
-/// | 8 | u64 | inode |
-/// | 16 | u64 | the descriptor |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileId {
-    /// Device of the file's inode.
-    pub device: u64,
-    /// The inode.
-    pub inode: u64,
-    /// The descriptor.
-    pub descriptor: u64,
-}
-
-impl FileId {
-    /// Size on disk in bytes.
-    pub const BYTES: usize = 24;
-
-    /// Reads what a [`SectionTag::File`] holds.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        Some(FileId { device: u64_at(bytes, 0)?, inode: u64_at(bytes, 8)?, descriptor: u64_at(bytes, 16)? })
-    }
-
-    /// The bytes on disk.
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.inode.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.descriptor.to_le_bytes());
-        bytes
-    }
-}
-
-/// A section of a record, borrowed from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Section<'a> {
-    /// What it holds.
-    pub tag: SectionTag,
-    /// The parameter it belongs to, or [`NO_PARAM`].
-    pub param: u8,
-    /// Whether the payload is there.
-    pub presence: Presence,
-    /// The payload without padding.
-    pub payload: &'a [u8],
-}
-
-impl Section<'_> {
-    /// The blob reference of a blob or code section.
-    pub fn blob(&self) -> Option<BlobRef> {
-        match self.tag {
-            SectionTag::BlobIn | SectionTag::BlobOut | SectionTag::Code | SectionTag::HostBefore => {
-                BlobRef::read(self.payload)
-            }
-            SectionTag::GraphHostIn | SectionTag::GraphHostOut => BlobRef::read(self.payload.get(8..)?),
-            _ => None,
-        }
-    }
-
-    /// The ranges of a [`SectionTag::HostRanges`], offset and length in bytes each.
-    pub fn host_ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
-        let payload = if self.tag == SectionTag::HostRanges { self.payload } else { &[] };
-        let word = |pair: &[u8], at| u64_at(pair, at).unwrap_or(0);
-        payload.chunks_exact(16).map(move |pair| (word(pair, 0), word(pair, 8)))
-    }
-
-    /// The host address of a graph host section.
-    pub fn host_address(&self) -> Option<u64> {
-        match self.tag {
-            SectionTag::GraphHostIn | SectionTag::GraphHostOut => u64_at(self.payload, 0),
-            _ => None,
-        }
     }
 }
 
@@ -509,42 +267,6 @@ impl std::fmt::Debug for Record<'_> {
     }
 }
 
-/// Iterator over a record's sections.
-#[derive(Clone, Debug)]
-pub struct Sections<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Sections<'a> {
-    type Item = Result<Section<'a>, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let parsed = (|| {
-            let header = self.rest.first_chunk::<SECTION_HEADER_BYTES>().ok_or("its header is cut off")?;
-            let len_bytes = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-            let tag = SectionTag::from_u8(header[0]).ok_or("its tag is unknown")?;
-            let padded = len_bytes.checked_next_multiple_of(8).ok_or("its length overflows")?;
-            let body = self.rest.get(SECTION_HEADER_BYTES..).unwrap_or_default();
-            let payload = body.get(..len_bytes).ok_or("it runs past its record")?;
-            let rest = body.get(padded..).ok_or("its padding runs past its record")?;
-            Ok((Section { tag, param: header[1], presence: Presence::from_u8(header[2]), payload }, rest))
-        })();
-        match parsed {
-            Ok((section, rest)) => {
-                self.rest = rest;
-                Some(Ok(section))
-            }
-            Err(reason) => {
-                self.rest = &[];
-                Some(Err(RecordError::Section { reason }))
-            }
-        }
-    }
-}
-
 /// Why bytes are not a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -571,6 +293,12 @@ pub enum RecordError {
         /// The record's length.
         len_bytes: usize,
     },
+    /// Nothing was published here, in a file that was closed with more in it.
+    #[error("no record is there, though the file was closed with {used_bytes} bytes in use")]
+    Missing {
+        /// Bytes that its header counts.
+        used_bytes: u64,
+    },
     /// A section is malformed.
     #[error("a section is malformed: {reason}")]
     Section {
@@ -579,17 +307,8 @@ pub enum RecordError {
     },
 }
 
-/// Size of a section with a payload of `len_bytes`, header and padding included.
-pub const fn section_bytes(len_bytes: usize) -> usize {
-    SECTION_HEADER_BYTES + len_bytes.next_multiple_of(8)
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
 #[cfg(test)]

@@ -265,7 +265,9 @@ impl StreamFile {
     /// The records from the first on.
     pub fn records(&self) -> Records<'_> {
         let behind = self.bytes.file_mapping().map(Behind::of);
-        Records { bytes: &self.bytes, at: HEADER_BYTES, damage: None, behind }
+        // Parts of a ring were put in order, each as far as it was used.
+        let used_bytes = if self.header.ring_part_bytes == 0 { self.header.used_bytes } else { 0 };
+        Records { bytes: &self.bytes, at: HEADER_BYTES, used_bytes, damage: None, behind }
     }
 
     /// Goes over all records and their sections, which the iterators over them leave out from the first damaged one on.
@@ -331,6 +333,8 @@ fn in_order(bytes: &[u8], part_bytes: usize) -> (Vec<u8>, bool) {
 pub struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes in use when the file was closed; zero where that is not known.
+    used_bytes: u64,
     damage: Option<Damage>,
     behind: Option<Behind<'a>>,
 }
@@ -338,7 +342,7 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Iterates over bare record bytes; offsets count from the start of `bytes`.
     pub fn over(bytes: &'a [u8]) -> Self {
-        Records { bytes, at: 0, damage: None, behind: None }
+        Records { bytes, at: 0, used_bytes: 0, damage: None, behind: None }
     }
 
     /// Offset in the file of the record that `next` will look at.
@@ -363,18 +367,20 @@ impl<'a> Iterator for Records<'a> {
             if let Some(behind) = &mut self.behind {
                 behind.read_to(self.at);
             }
-            match Record::parse(self.bytes.get(self.at..)?) {
+            match Record::parse(self.bytes.get(self.at..).unwrap_or_default()) {
                 Ok(Some(record)) => {
                     self.at += record.len_bytes();
                     if record.api() != marker::PAD {
                         return Some(record);
                     }
                 }
-                Ok(None) => return None,
-                Err(error) => {
+                // A hole in a copy of the file, say: what lies behind it would be left out in silence.
+                Ok(None) if (self.at as u64) < self.used_bytes => {
+                    let error = RecordError::Missing { used_bytes: self.used_bytes };
                     self.damage = Some(Damage { offset_bytes: self.at as u64, error });
-                    return None;
                 }
+                Ok(None) => return None,
+                Err(error) => self.damage = Some(Damage { offset_bytes: self.at as u64, error }),
             }
         }
     }
@@ -462,5 +468,27 @@ mod tests {
         assert_eq!(records.next().map(|record| record.api()), Some(7));
         assert!(records.next().is_none());
         assert_eq!(records.damage(), Some(&Damage { offset_bytes: 72, error: RecordError::Length { len_bytes: 33 } }));
+    }
+
+    /// Formerly the records behind such a hole went unread without a word.
+    #[test]
+    fn a_hole_in_a_file_that_was_closed_is_damage_and_in_one_that_was_not_is_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.evs");
+        for used_bytes in [HEADER_BYTES as u64 + 96, 0] {
+            let mut bytes = StreamHeader { used_bytes, ..header() }.to_page().to_vec();
+            bytes.extend([0; 96]);
+            for at in [0, 64] {
+                bytes[HEADER_BYTES + at] = 32;
+                bytes[HEADER_BYTES + at + 4] = 7;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            let file = StreamFile::open(&path).unwrap();
+            let mut records = file.records();
+            assert_eq!(records.by_ref().count(), 1);
+            let offset_bytes = HEADER_BYTES as u64 + 32;
+            let damage = Damage { offset_bytes, error: RecordError::Missing { used_bytes } };
+            assert_eq!(records.damage(), (used_bytes > 0).then_some(&damage));
+        }
     }
 }

@@ -3,17 +3,27 @@
 //! What a recording that was killed leaves behind is no fault as long as it is consistent: calls in flight, results that
 //! nothing ever observed, an unfinished manifest. A fault is what cannot be what the recorder wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, Warning};
-use crate::blob_store::BlobStore;
+use crate::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, MissingProcesses, Warning};
+use crate::blob_store::{BlobStore, INDEX_FILE};
+use crate::manifest;
 use crate::packed::{PackedError, PackedFile};
 use crate::record::{BlobRef, Presence, Record, Section, SectionTag, flag, marker};
 use crate::stream_file::{ContentsMode, StreamFile};
 
 /// Most faults of one kind that are told one by one in a file.
 const TOLD: u64 = 5;
+
+/// How far contents are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// They are there.
+    Presence,
+    /// They are what was recorded.
+    Hashes,
+}
 
 /// What checking a process archive came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,14 +70,23 @@ pub fn verify(path: &Path) -> Result<Vec<(String, Report)>, ArchiveError> {
                 Ok(archive) => verify_archive(&archive),
                 Err(error) => Report { faults: vec![error.to_string()], ..Report::default() },
             };
-            Ok(root.processes.iter().map(|process| (name(&process.path), report(&process.path))).collect())
+            let missing = MissingProcesses::of(&path).map(|missing| {
+                (manifest::FILE.to_owned(), Report { faults: vec![missing.to_string()], ..Report::default() })
+            });
+            let checked = root.processes.iter().map(|process| (name(&process.path), report(&process.path)));
+            Ok(checked.chain(missing).collect())
         }
         Err(error) => Err(error),
     }
 }
 
-/// Checks an opened archive.
+/// Checks an opened archive, its contents included.
 pub fn verify_archive(archive: &Archive) -> Report {
+    verify_archive_to(archive, Depth::Hashes)
+}
+
+/// Checks an opened archive.
+pub fn verify_archive_to(archive: &Archive, depth: Depth) -> Report {
     let mut report = Report { streams: archive.streams().len() as u64, ..Report::default() };
     // A thread that was killed before its first record wrote nothing wrong.
     let faulty = archive.warnings().iter().filter(|warning| !matches!(warning, Warning::Unstarted { .. }));
@@ -76,8 +95,8 @@ pub fn verify_archive(archive: &Archive) -> Report {
     for stream in archive.streams() {
         calls += verify_stream(archive, stream, &mut report);
     }
-    verify_store(archive.blobs(), &mut report);
-    verify_store(archive.code_objects(), &mut report);
+    verify_store(archive.blobs(), depth, &mut report);
+    verify_store(archive.code_objects(), depth, &mut report);
     verify_kernels(archive, &mut report);
     let manifest = archive.manifest();
     let mut unequal = |what: &str, counted: u64, found: u64| {
@@ -87,6 +106,10 @@ pub fn verify_archive(archive: &Archive) -> Report {
     };
     unequal("events", manifest.event_count, calls);
     unequal("kernels", manifest.kernel_count, archive.kernels().kernels().len() as u64);
+    if let Some(stored) = manifest.stored {
+        verify_stored(archive, archive.blobs(), stored.blobs, &mut report);
+        verify_stored(archive, archive.code_objects(), stored.code_objects, &mut report);
+    }
     report
 }
 
@@ -300,13 +323,36 @@ fn verify_section(archive: &Archive, section: &Section<'_>, api: &str, at: usize
     }
 }
 
-fn verify_store(store: &BlobStore, report: &mut Report) {
+fn verify_store(store: &BlobStore, depth: Depth, report: &mut Report) {
+    // The same of a pack for each content in it.
+    let mut told = BTreeSet::new();
     for entry in store.distinct() {
         report.contents += 1;
         report.content_bytes = report.content_bytes.saturating_add(entry.len_bytes);
-        if let Err(error) = store.get(entry.number) {
-            report.faults.push(error.to_string());
+        let found = match depth {
+            Depth::Presence => store.holds(entry.number).map(drop),
+            Depth::Hashes => store.get(entry.number).map(drop),
+        };
+        if let Err(error) = found {
+            let error = error.to_string();
+            if told.insert(error.clone()) {
+                report.faults.push(error);
+            }
         }
+    }
+}
+
+/// An index must lead to as many contents as were stored: a result that is not in it looks like one that nobody waited for.
+fn verify_stored(archive: &Archive, store: &BlobStore, stored: u64, report: &mut Report) {
+    let found = store.len() as u64;
+    if found >= stored {
+        return;
+    }
+    if archive.repaired().is_some() {
+        report.lost = report.lost.max(stored - found);
+    } else {
+        let index = store.dir().join(INDEX_FILE);
+        report.faults.push(format!("{} leads to {found} contents, and {stored} were stored", index.display()));
     }
 }
 

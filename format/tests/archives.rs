@@ -118,7 +118,7 @@ fn damaged_stream_files_are_refused_by_default_and_left_out_on_request() {
     assert_refused(&root, &["0.evs is not a readable stream file", "first bytes", "copy it again"]);
     let tolerated = Archive::open_with(&root, Damaged::Tolerate).unwrap();
     assert_eq!(tolerated.streams().len(), 1);
-    assert!(matches!(tolerated.warnings(), [Warning::Stream(ArchiveError::Stream { .. })]));
+    assert!(matches!(tolerated.warnings(), [Warning::Part(ArchiveError::Stream { .. })]));
 
     fs::write(&path, &bytes[..100]).unwrap();
     assert_refused(&root, &["0.evs", "100 bytes long"]);

@@ -1,5 +1,9 @@
 //! An archive in one file: as good as the directory, and refused when it is not what it was.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
+#[path = "../../tests/support/files.rs"]
+mod files;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,20 +61,10 @@ fn root(pids: &[u64]) -> tempfile::TempDir {
     dir
 }
 
-fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(path) = open.pop() {
-        for entry in fs::read_dir(path).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                found.insert(path.strip_prefix(dir).unwrap().to_owned(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
+/// Every file below a folder, by its path in there.
+fn folder(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let name = |path: &PathBuf| path.strip_prefix(dir).unwrap().to_owned();
+    files::below(dir).into_iter().map(|path| (name(&path), fs::read(path).unwrap())).collect()
 }
 
 #[test]
@@ -106,8 +100,8 @@ fn unpacking_gives_back_every_byte() {
     let (file, target) = (out.path().join("all.hrrz"), out.path().join("all.hrr"));
     pack(dir.path(), &file).unwrap();
     let unpacked = unpack(&file, &target).unwrap();
-    assert_eq!(files(&target), files(dir.path()));
-    assert_eq!(unpacked.files as usize, files(dir.path()).len());
+    assert_eq!(folder(&target), folder(dir.path()));
+    assert_eq!(unpacked.files as usize, folder(dir.path()).len());
     // A second time there is something in the way.
     assert!(unpack(&file, &target).is_err());
     let listed = ArchiveRoot::open(&file).unwrap();

@@ -1,5 +1,9 @@
 //! Repair: what can be kept is kept, what cannot is put aside, and what is whole is left alone.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
+#[path = "../../tests/support/files.rs"]
+mod files;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,22 +46,14 @@ fn whole(root: &Path, pid: u64) -> PathBuf {
     process_dir(root, pid)
 }
 
-fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.insert(path.clone(), fs::read(&path).unwrap());
-        }
-    }
-    found
+/// Every file below a folder.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    files::below(dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 fn side_files(process: &Path) -> Vec<(String, Vec<u8>)> {
     let is_side = |name: &str| name.starts_with("repair-");
-    files(process)
+    contents(process)
         .into_iter()
         .map(|(path, bytes)| (path.file_name().unwrap().to_str().unwrap().to_owned(), bytes))
         .filter(|(name, _)| is_side(name))
@@ -68,10 +64,10 @@ fn side_files(process: &Path) -> Vec<(String, Vec<u8>)> {
 fn repaired(process: &Path) -> Repaired {
     let done = repair(process).unwrap().remove(0);
     assert_eq!(done.condition, Condition::Repaired, "{done:?}");
-    let after = files(process);
+    let after = contents(process);
     let again = repair(process).unwrap().remove(0);
     assert_eq!((again.condition, again.notes), (Condition::Clean, Vec::new()));
-    assert_eq!(files(process), after);
+    assert_eq!(contents(process), after);
     let archive = Archive::open(process).unwrap();
     assert!(archive.warnings().is_empty(), "{:?}", archive.warnings());
     assert!(archive.manifest().complete);
@@ -92,12 +88,12 @@ fn calls(process: &Path) -> Vec<usize> {
 fn a_whole_archive_verifies_and_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let process = whole(dir.path(), 7);
-    let before = files(dir.path());
+    let before = contents(dir.path());
     let report = verified(&process);
     assert_eq!((report.streams, report.records, report.contents, report.content_bytes), (2, 4, 2, 16));
     assert_eq!(report.faults, Vec::<String>::new());
     assert_eq!(repair(&process).unwrap()[0].condition, Condition::Clean);
-    assert_eq!(files(dir.path()), before);
+    assert_eq!(contents(dir.path()), before);
 }
 
 #[test]
@@ -123,7 +119,7 @@ fn a_killed_recording_is_closed_and_counted() {
     assert_eq!(side_files(&process), [(format!("repair-0.evs-{end}.bin"), [&[0; 8][..], &[77]].concat())]);
     assert_eq!(fs::metadata(&path).unwrap().len(), end as u64);
     assert_eq!(calls(&process), [3, 1]);
-    for path in files(&process).keys().filter(|path| path.to_str().unwrap().contains("repair")) {
+    for path in contents(&process).keys().filter(|path| path.to_str().unwrap().contains("repair")) {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
     }
 }
@@ -248,11 +244,11 @@ fn what_this_build_does_not_know_is_left_alone() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[8] = 9;
     fs::write(&path, bytes).unwrap();
-    let before = files(&process);
+    let before = contents(&process);
     let done = repair(&process).unwrap().remove(0);
     assert_eq!(done.condition, Condition::Damaged);
     assert!(done.notes[0].contains("format version 9"), "{:?}", done.notes);
-    assert_eq!(files(&process), before);
+    assert_eq!(contents(&process), before);
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub fn kernel_table(data: &[u8]) {
     let table = KernelTable::parse(data);
     for kernel in table.kernels() {
         assert_eq!(table.get(kernel.kernel), Some(kernel));
-        let _ = (kernel.explicit_bytes(), kernel.pointer_args().count(), kernel.to_line());
+        let _ = (kernel.explicit_bytes(), kernel.to_line());
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use hrr_cli::Generate;
+use hrr_cli::{Generate, whole};
 use hrr_perf::comparison::{Comparison, Duration, Limit, SCHEMA_VERSION};
 use hrr_perf::render;
 use hrr_perf::report::RunReport;
@@ -68,13 +68,13 @@ enum Command {
         #[arg(long = "hip-lib", value_name = "PATH", required = true)]
         hip_libs: Vec<PathBuf>,
         /// Processes for each runtime
-        #[arg(long, value_name = "R", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "R", default_value_t = 10, value_parser = whole::<u32>(1..), allow_negative_numbers = true)]
         repeat: u32,
         /// Repetitions in each process, of which the median counts
-        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u32>(1..), allow_negative_numbers = true)]
         inner: u32,
         /// Repetitions in each process before those
-        #[arg(long, value_name = "W", default_value_t = 1)]
+        #[arg(long, value_name = "W", default_value_t = 1, value_parser = whole::<u32>(0..), allow_negative_numbers = true)]
         warmup: u32,
         /// Do not time kernels and copies by events
         #[arg(long)]
@@ -105,7 +105,7 @@ struct Output {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Exit 1 if the candidate is slower by more than this, such as 3%
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     fail_above: Option<Limit>,
 }
 
@@ -123,6 +123,7 @@ enum Format {
 }
 
 fn main() -> ExitCode {
+    hrr_cli::full_files_are_errors();
     let arguments = Arguments::parse();
     let command = match (arguments.generate, arguments.command) {
         (None, Some(command)) => command,
@@ -169,8 +170,7 @@ fn compare(baseline: &Path, candidate: &Path, output: &Output, playback: &Path) 
 
 /// A report, or an archive's own times.
 fn read(path: &Path, playback: &Path) -> Result<RunReport, String> {
-    let is_archive = path.is_dir() || path.extension().is_some_and(|extension| extension == "hrrz");
-    if is_archive {
+    if path.is_dir() || runner::is_packed(path) {
         return runner::recorded(playback, path).map_err(|error| error.to_string());
     }
     RunReport::read(path).map_err(|error| error.to_string())
@@ -256,7 +256,7 @@ fn show(comparison: &Comparison, output: &Output) -> Result<(), String> {
         Format::Markdown => render::markdown(comparison),
         Format::Json => json(comparison)?,
     };
-    print(&text);
+    print(&text)?;
     if let Some(path) = &output.html {
         std::fs::write(path, render::html(comparison)).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -279,8 +279,7 @@ struct Table<'a> {
 /// One row an archive and candidate.
 fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String> {
     if output.format() == Format::Json {
-        print(&json(&Table { schema_version: SCHEMA_VERSION, comparisons })?);
-        return Ok(());
+        return print(&json(&Table { schema_version: SCHEMA_VERSION, comparisons })?);
     }
     let name = |comparison: &Comparison| {
         let path = Path::new(&comparison.candidate.archive);
@@ -305,8 +304,7 @@ fn print_table(comparisons: &[Comparison], output: &Output) -> Result<(), String
             format!("{name:<width$}  {before:>12}  {candidate:>14}  {sentence}\n")
         });
     }
-    print(&text);
-    Ok(())
+    print(&text)
 }
 
 fn judged(comparisons: &[Comparison], output: &Output) -> ExitCode {
@@ -321,6 +319,13 @@ fn judged(comparisons: &[Comparison], output: &Output) -> ExitCode {
 }
 
 /// A reader that closed the pipe has read enough; the exit code still says what was found.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Prints to standard output; a closed pipe is no error.
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("the output cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -252,10 +253,18 @@ pub fn archives(path: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
     }
     let mut found: Vec<PathBuf> = std::fs::read_dir(path)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| is_archive(path) || path.extension().is_some_and(|extension| extension == "hrrz"))
+        .filter(|path| is_archive(path) || is_packed(path))
         .collect();
     found.sort();
     Ok(found)
+}
+
+/// Whether a file is a packed archive: by its first bytes, for it may have any name; one that is damaged, by its name.
+pub fn is_packed(path: &Path) -> bool {
+    const MAGIC: [u8; 8] = *b"HRR-PCK\n";
+    let mut first = [0; MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == MAGIC || path.is_file() && path.extension().is_some_and(|extension| extension == "hrrz")
 }
 
 fn holds_process(path: &Path) -> bool {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::mappings::{self, Mapping};
 use crate::survey::{Allocations, Survey};
 
 /// Granularity of what is reserved, in bytes.
@@ -96,12 +97,13 @@ impl Held {
         if touched.is_empty() {
             return;
         }
-        let empty = empty_mappings(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
+        // Whatever was mapped over a range meanwhile stays.
+        let reserved: Vec<Mapping> = mappings::own().into_iter().filter(|mapping| mapping.is_reserved).collect();
         for (held_start, held_end) in touched {
             self.0.remove(&held_start);
             let (from, to) = (held_start.max(start), held_end.min(end));
-            for &(empty_start, empty_end) in &empty {
-                let (from, to) = (from.max(empty_start), to.min(empty_end));
+            for mapping in &reserved {
+                let (from, to) = (from.max(mapping.start), to.min(mapping.end));
                 if from < to {
                     // SAFETY: the range lies in one that `take` mapped, and is still a mapping that nobody may access.
                     unsafe { libc::munmap(from as *mut libc::c_void, (to - from) as usize) };
@@ -115,19 +117,6 @@ impl Held {
             }
         }
     }
-}
-
-/// The anonymous mappings without access in the text of `/proc/self/maps`.
-fn empty_mappings(maps: &str) -> Vec<(u64, u64)> {
-    maps.lines()
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let (start, end) = fields.next()?.split_once('-')?;
-            let is_empty = fields.next()? == "---p" && fields.nth(1)? == "00:00";
-            let parsed = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-            is_empty.then_some(parsed)
-        })
-        .collect()
 }
 
 impl Drop for Held {

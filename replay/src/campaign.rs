@@ -1,7 +1,10 @@
 //! An archive planned, and the plan run as often as asked.
 
+mod delivery;
+mod ran;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
@@ -14,44 +17,49 @@ use crate::chaos::Chaos;
 use crate::choices::{Guarded, RegionPolicy, Synthetic};
 use crate::compare::Tolerance;
 use crate::driver::{Prepared, ReplayError, ReplayOptions};
-use crate::instruction::{Chunk, Wait};
+use crate::instruction::Chunk;
 use crate::memory_node::MemoryNodes;
 use crate::mutation::Mutation;
 use crate::placement::{self, PlacementPolicy};
 use crate::plan::annotate::{Annotate, RangeOption};
 use crate::plan::edges::Hands;
-use crate::plan::error::PlanError;
 use crate::plan::escort::TriagePlan;
 use crate::plan::kernel_choice::Replaced;
+use crate::plan::looks::Delayed;
 use crate::plan::order::OrderMode;
-use crate::plan::teardown::TornDown;
-use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planned, Planner};
+use crate::plan::{Assignment, Check, PlanSettings, Planned, Planner};
 use crate::progress_line::Shown;
 use crate::repeat::Kept;
-use crate::report::gpu_timer::{GpuTimer, Keep, Resolved};
-use crate::report::meter::{Measured, Metering};
+use crate::report::gpu_timer::{GpuTimer, Keep};
+use crate::report::meter::Metering;
 use crate::run::section::{Run, Start, execute};
 use crate::run::watchdog::Watch;
 use crate::run::worker::Settings;
-use crate::run::{Failure, Sequence, Shared, start};
+use crate::run::{Sequence, Shared, start};
 use crate::runtime::Runtime;
 use crate::survey::Survey;
 use crate::topology::{self, Placement};
-use crate::trace::taken::RunTaken;
 use crate::triage::diagnosis::Phase;
 use crate::triage::own_calls;
 use crate::triage::trace::Live;
 use crate::validate::{Divergence, Validation, Verdict};
 
+use self::delivery::{Plan, Ready, ToWorkers, joined};
+
+pub(crate) use self::ran::Ran;
+
 /// What all runs of a replay have in common.
 pub(crate) struct Campaign<'a> {
     archive: &'a Archive,
     survey: Arc<Survey>,
+    /// Calls that count as entered later than they were.
+    delayed: Arc<Delayed>,
     runtime: &'a Arc<Runtime>,
     options: &'a ReplayOptions,
     tolerance: Tolerance,
     divergence: Divergence,
     mutation: Option<Mutation>,
+    chaos: Chaos,
     device_count: i32,
     assignment: Assignment,
     pub(crate) placement: Placement,
@@ -72,24 +80,6 @@ pub(crate) struct Session<'a> {
     kept: Option<Kept>,
     /// Planning and staging.
     pub(crate) setup: Duration,
-}
-
-/// What one run came to.
-pub(crate) struct Ran {
-    pub(crate) run: Run,
-    pub(crate) verdict: Verdict,
-    pub(crate) failures: Vec<Failure>,
-    pub(crate) kernels: u64,
-    pub(crate) graphs: u64,
-    pub(crate) hand_offs: u64,
-    pub(crate) measured: Option<Measured>,
-    pub(crate) resolved: Option<Resolved>,
-    /// What a timeline is drawn from, where one is wanted of this run.
-    pub(crate) taken: Option<RunTaken>,
-    /// Putting the plan back as it was.
-    pub(crate) reset: Duration,
-    /// Destroying what the archive leaves alive.
-    pub(crate) teardown: Option<(Duration, TornDown)>,
 }
 
 /// Whether the recorded program was told that there is no device, and saw none.
@@ -123,9 +113,13 @@ impl<'a> Campaign<'a> {
         if let Some(window) = archive.manifest().window.as_ref().filter(|window| window.opened == 0) {
             return Err(ReplayError::NoWindow { trigger: window.trigger.clone() });
         }
+        if survey.calls == 0 {
+            return Err(ReplayError::NoCalls { path: archive.path().to_owned() });
+        }
         let tolerance = Tolerance::from_env()?;
-        let divergence = Divergence::from_env().map_err(ReplayError::Environment)?;
-        let mutation = Mutation::from_env().map_err(ReplayError::Environment)?;
+        let divergence = Divergence::from_env()?;
+        let mutation = Mutation::from_env()?;
+        let chaos = Chaos::from_env()?;
         let device_count = match runtime.device_count() {
             Ok(count) if count > 0 => count,
             // What such a program was told can be compared where there is none either.
@@ -134,11 +128,11 @@ impl<'a> Campaign<'a> {
             Err(error) => return Err(error.into()),
         };
         let choices = &options.choices;
-        choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Environment)?;
+        choices.devices.check(archive, runtime, device_count).map_err(ReplayError::Option)?;
         let guards = choices.guards.around;
         let used = choices.regions != RegionPolicy::Ignored && !archive.regions().entries().is_empty();
         if guards.is_some() && !used {
-            return Err(ReplayError::Environment(
+            return Err(ReplayError::Option(
                 "--guard-segments and --guard-blocks need region sidecars (regions/*.hrrr in the process directory), and there are none to use"
                     .to_owned(),
             ));
@@ -186,11 +180,13 @@ impl<'a> Campaign<'a> {
         Ok(Campaign {
             archive,
             survey: Arc::clone(survey),
+            delayed: Arc::new(survey.delayed(archive)),
             runtime,
             options,
             tolerance,
             divergence,
             mutation,
+            chaos,
             device_count,
             assignment,
             placement,
@@ -254,7 +250,7 @@ impl<'a> Campaign<'a> {
             multiplexed: self.assignment.multiplexed(),
             continue_on_error: self.options.continue_on_error,
             cores: self.placement.cores.clone(),
-            chaos: Chaos::from_env(),
+            chaos: self.chaos,
             metering: self.metering.clone(),
         });
         if let Some(watch) = self.watch {
@@ -324,7 +320,7 @@ impl<'a> Campaign<'a> {
         let planning = Instant::now();
         let (checks, on_check) = unbounded();
         let choices = self.options.choices.clone();
-        let replaced = Replaced::read(&choices.replacements).map_err(ReplayError::Environment)?;
+        let replaced = Replaced::read(&choices.replacements).map_err(ReplayError::Option)?;
         let mut planner = Planner::new(PlanSettings {
             archive: self.archive,
             runtime: self.runtime,
@@ -341,6 +337,7 @@ impl<'a> Campaign<'a> {
             triage: self.triage_plan(),
             memory_nodes: self.memory_nodes.clone(),
             direct_host_memory: self.survey.direct_host_memory.clone(),
+            delayed: Arc::clone(&self.delayed),
             hands: Hands::for_archive(self.archive),
         });
         let (inboxes, sequences) = self.inboxes();
@@ -514,70 +511,6 @@ impl<'a> Campaign<'a> {
             (run, planned, verdict)
         })
     }
-
-    /// Collects what a run left, and destroys what the archive leaves alive.
-    fn finish(
-        &self,
-        session: &mut Session<'a>,
-        shared: &Shared,
-        run: Run,
-        mut verdict: Verdict,
-        reset: Duration,
-    ) -> Ran {
-        self.phase(Phase::TearDown);
-        let complete = !run.abandoned;
-        let mut measured = self.metering.as_ref().filter(|_| complete).map(|metering| metering.collect());
-        let mut resolved = self.timer.as_ref().filter(|_| complete).map(|timer| timer.finish());
-        let taken = self.take(measured.as_mut(), resolved.as_mut(), &mut verdict);
-        let again = self.options.runs() > 1 || self.options.measure.any();
-        let teardown = (complete && again && !shared.progress.stopped()).then(|| {
-            let began = Instant::now();
-            {
-                // What the runtime keeps for a thread goes with it.
-                let _watched = own_calls::enter("ending worker threads");
-                shared.end_runners();
-            }
-            let torn_down = session.planned.teardown.run(self.runtime);
-            (began.elapsed(), torn_down)
-        });
-        Ran {
-            run,
-            verdict,
-            failures: std::mem::take(&mut *shared.failures.lock().unwrap_or_else(PoisonError::into_inner)),
-            // Relaxed: the runners' ends were received through a channel.
-            kernels: shared.kernels.load(Ordering::Relaxed).saturating_sub(session.planned.prefix_launches.0),
-            graphs: shared.graphs.load(Ordering::Relaxed).saturating_sub(session.planned.prefix_launches.1),
-            hand_offs: shared.hand_offs.load(Ordering::Relaxed),
-            measured,
-            resolved,
-            taken,
-            reset,
-            teardown,
-        }
-    }
-
-    /// What a timeline of the run is drawn from.
-    fn take(
-        &self,
-        measured: Option<&mut Measured>,
-        resolved: Option<&mut Resolved>,
-        verdict: &mut Verdict,
-    ) -> Option<RunTaken> {
-        let metering = self.metering.as_ref().filter(|metering| metering.kept() == Keep::Spans)?;
-        let mut taken = RunTaken {
-            runners: std::mem::take(&mut measured?.taken),
-            results: std::mem::take(&mut verdict.each),
-            opened: metering.opened(),
-            ..RunTaken::default()
-        };
-        if let Some(resolved) = resolved {
-            taken.spans = std::mem::take(&mut resolved.spans);
-            taken.origins = std::mem::take(&mut resolved.origins);
-            taken.spans_left_out = resolved.spans_left_out;
-            taken.untimed = resolved.untimed;
-        }
-        Some(taken)
-    }
 }
 
 impl Session<'_> {
@@ -606,80 +539,4 @@ fn refilled(checks: &[Check]) -> Receiver<Check> {
         let _ = sender.send(check.clone());
     }
     receiver
-}
-
-/// What planning gave, at the time the run begins.
-#[expect(clippy::large_enum_variant, reason = "one value a replay, moved twice")]
-enum Plan<'scope> {
-    Whole(Planned, Option<Kept>),
-    Running(PlanThread<'scope>),
-    Taken,
-}
-
-type PlanThread<'scope> = std::thread::ScopedJoinHandle<'scope, Result<(Planned, Option<Kept>), PlanError>>;
-
-fn joined(plan: PlanThread<'_>) -> Result<(Planned, Option<Kept>), ReplayError> {
-    match plan.join() {
-        Ok(result) => Ok(result?),
-        // A panic in planning is a fault of ours: let it surface where it can be seen.
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
-/// How far planning has come when the run may begin.
-enum Ready {
-    /// Everything is planned.
-    Whole,
-    /// The memory budget is used up; the rest is planned while the run goes on.
-    Part { devices: Vec<i32> },
-}
-
-/// Carries the planner's chunks to the workers.
-struct ToWorkers {
-    inboxes: Vec<Sender<Arc<Chunk>>>,
-    ready: Sender<Ready>,
-    /// Told once, when the range that is measured begins: each captured thread's instructions before it.
-    range: Sender<Vec<u64>>,
-    shared: Arc<Shared>,
-    /// All chunks so far, where the plan is to be run again and fits the memory budget.
-    kept: Option<Vec<Vec<Arc<Chunk>>>>,
-    range_start: Option<Vec<u64>>,
-}
-
-impl Delivery for ToWorkers {
-    fn chunk(&mut self, worker: usize, chunk: Arc<Chunk>) {
-        if let Some(kept) = &mut self.kept {
-            kept[worker].push(Arc::clone(&chunk));
-        }
-        // A worker that was stopped takes no more.
-        let _ = self.inboxes[worker].send(chunk);
-    }
-
-    fn part_ready(&mut self, devices: &[i32]) {
-        self.kept = None;
-        // Only the first is waited for.
-        let _ = self.ready.try_send(Ready::Part { devices: devices.to_vec() });
-    }
-
-    fn range_begins(&mut self, event: u64, lane_totals: &[u64]) {
-        if let Some(metering) = &self.shared.metering {
-            // Relaxed: the calls that look at it come behind the gate, which opens after the totals were received.
-            metering.from_event.store(event, Ordering::Relaxed);
-        }
-        self.range_start = Some(lane_totals.to_vec());
-        // There is room for one, and a range begins once.
-        let _ = self.range.try_send(lane_totals.to_vec());
-    }
-
-    fn done(&self, wait: Wait) -> bool {
-        self.shared.progress.done(wait.lane) >= wait.count
-    }
-
-    fn moved(&self) -> u64 {
-        self.shared.progress.total()
-    }
-
-    fn stopped(&self) -> bool {
-        self.shared.progress.stopped()
-    }
 }

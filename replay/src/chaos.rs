@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::environment::{self, VariableError};
+
 /// A source of delays; off by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chaos {
@@ -11,10 +13,12 @@ pub(crate) struct Chaos {
 }
 
 impl Chaos {
-    /// As `HRR_REPLAY_CHAOS` says; anything that is not a positive number means off.
-    pub(crate) fn from_env() -> Self {
-        let seed = std::env::var("HRR_REPLAY_CHAOS").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        Chaos { state: seed }
+    /// As `HRR_REPLAY_CHAOS` says; 0 means off.
+    ///
+    /// # Errors
+    /// Where it is no number.
+    pub(crate) fn from_env() -> Result<Self, VariableError> {
+        Ok(Chaos { state: environment::number("HRR_REPLAY_CHAOS", 0, 0.., "a whole number (0: off)")? })
     }
 
     /// An independent source for runner `number`.

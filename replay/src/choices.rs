@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::device_map::DeviceMap;
+use crate::environment::{VariableError, number};
 use crate::placement::PlacementPolicy;
 
 /// `HIP_HRR_REPLAY_ALLOC_PAD_FACTOR` is at most this.
@@ -164,17 +165,14 @@ impl NewMemory {
     /// What the environment asks for: `HIP_HRR_REPLAY_ALLOC_PAD_FACTOR`, `_ALLOC_PAD_MAX`, `_ZERO_INIT`, `_FILL_BYTE`.
     ///
     /// # Errors
-    /// The variable that means nothing.
-    pub fn from_env() -> Result<Self, String> {
-        let number = |name: &str, otherwise: u64| match std::env::var(name) {
-            Err(_) => Ok(otherwise),
-            Ok(text) => text.trim().parse().map_err(|_| format!("{name}={text} is not a number")),
-        };
-        let pad_factor = number("HIP_HRR_REPLAY_ALLOC_PAD_FACTOR", 1)?.clamp(1, MAX_PAD_FACTOR);
-        let pad_max_bytes = number("HIP_HRR_REPLAY_ALLOC_PAD_MAX", DEFAULT_PAD_MAX_BYTES)?;
-        let byte = u8::try_from(number("HIP_HRR_REPLAY_FILL_BYTE", 0)?)
-            .map_err(|_| "HIP_HRR_REPLAY_FILL_BYTE is not a byte".to_owned())?;
-        let fill = (number("HIP_HRR_REPLAY_ZERO_INIT", 0)? != 0).then_some(byte);
+    /// The variable whose value cannot be used.
+    pub fn from_env() -> Result<Self, VariableError> {
+        let pad_factor =
+            number("HIP_HRR_REPLAY_ALLOC_PAD_FACTOR", 1, 1..=MAX_PAD_FACTOR, "a whole number from 1 to 4096")?;
+        let pad_max_bytes =
+            number("HIP_HRR_REPLAY_ALLOC_PAD_MAX", DEFAULT_PAD_MAX_BYTES, 0.., "a whole number of bytes")?;
+        let byte = number("HIP_HRR_REPLAY_FILL_BYTE", 0, 0..=u8::MAX, "a byte, 0 to 255")?;
+        let fill = (number("HIP_HRR_REPLAY_ZERO_INIT", 0, 0..=1u8, "0 or 1")? != 0).then_some(byte);
         Ok(NewMemory { pad_factor, pad_max_bytes, fill, region_fill: byte })
     }
 

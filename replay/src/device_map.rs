@@ -68,10 +68,25 @@ impl DeviceMap {
     /// # Errors
     /// What the archive uses, what there is, and how to map one to the other.
     pub(crate) fn check(&self, archive: &Archive, runtime: &Runtime, device_count: i32) -> Result<(), String> {
-        if archive.manifest().devices.len() <= device_count as usize && self.is_identity() {
+        let recorded_devices = &archive.manifest().devices;
+        if recorded_devices.len() <= device_count as usize && self.pairs.is_empty() {
             return Ok(());
         }
         let used = used_devices(archive);
+        let there =
+            |device: i32| used.contains(&device) || recorded_devices.iter().any(|recorded| recorded.ordinal == device);
+        if let Some(&(unknown, _)) = self.pairs.iter().find(|&&(recorded, _)| !there(recorded)) {
+            let mut known: BTreeSet<i32> = used;
+            known.extend(recorded_devices.iter().map(|device| device.ordinal));
+            let known: Vec<String> = known.iter().map(i32::to_string).collect();
+            return Err(format!("--device-map: the archive has no device {unknown}; it has {}", known.join(", ")));
+        }
+        if let Some(&(_, absent)) = self.pairs.iter().find(|&&(_, live)| live >= device_count) {
+            return Err(format!(
+                "--device-map: the runtime has no device {absent}; it has {}",
+                (0..device_count).map(|device| device.to_string()).collect::<Vec<_>>().join(", ")
+            ));
+        }
         let missing: Vec<i32> = used.iter().copied().filter(|&device| self.live(device) >= device_count).collect();
         if missing.is_empty() {
             return Ok(());

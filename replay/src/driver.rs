@@ -11,7 +11,7 @@ use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::{Choices, Synthetic};
-use crate::compare::ToleranceError;
+use crate::environment::VariableError;
 use crate::failure;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
@@ -102,12 +102,12 @@ pub enum ReplayError {
     /// A stream of the archive is damaged: the calls behind the damage are not known.
     #[error(transparent)]
     Damaged(ArchiveError),
-    /// A tolerance variable has no number.
+    /// An environment variable has a value that cannot be used.
     #[error(transparent)]
-    Tolerance(#[from] ToleranceError),
-    /// An environment variable has a value that means nothing.
+    Variable(#[from] VariableError),
+    /// An option asks for what the archive or the machine has not.
     #[error("{0}")]
-    Environment(String),
+    Option(String),
     /// The range begins behind the archive's end.
     #[error("the range begins behind the archive's last call; it has {events} events, --info --events lists them")]
     Range {
@@ -125,6 +125,12 @@ pub enum ReplayError {
     NoWindow {
         /// What was to open it.
         trigger: String,
+    },
+    /// The archive has no call in it.
+    #[error("{}: nothing was recorded: the program made no HIP call", path.display())]
+    NoCalls {
+        /// The process directory.
+        path: PathBuf,
     },
     /// The archive is a flight recorder's.
     #[error(
@@ -289,6 +295,8 @@ pub struct MemoryOutcome {
     pub first_stale: Option<String>,
     /// Handles of texture and surface objects in uploads, translated.
     pub images: u64,
+    /// Numbers in uploads that are such a handle's, but too small to be told from any other data.
+    pub small_images: u64,
 }
 
 /// What is known once the plan stands, for the lines printed before the clock starts.
@@ -349,7 +357,7 @@ fn replay_watched<'a>(
     watch: Option<&'a Watch<'a>>,
 ) -> Result<Outcome, ReplayError> {
     let survey = options.survey.clone().unwrap_or_else(|| Arc::new(Survey::of(archive)));
-    survey.check().map_err(ReplayError::Damaged)?;
+    survey.check().and_then(|()| archive.expect_calls(survey.calls)).map_err(ReplayError::Damaged)?;
     let mut target = options.trace.as_deref().map(TraceTarget::create).transpose()?;
     let mut trace = None;
     let line = Shown::start(options.progress).map(Arc::new);
@@ -472,6 +480,7 @@ fn outcome(
             stale: planned.stale,
             first_stale: planned.first_stale.clone(),
             images: planned.images,
+            small_images: planned.small_images,
         },
         host_memory: planned.host_memory.clone(),
         regions: planned.regions.clone(),

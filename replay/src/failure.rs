@@ -8,6 +8,7 @@ use hrr_format::hip_error::HipError;
 use crate::info;
 use crate::plan::timeline::Timeline;
 use crate::run::{Failure, FailureKind};
+use crate::survey::Survey;
 use crate::triage::event_index::EventIndex;
 
 /// What a code usually means where a call had succeeded at capture, by ascending code. Codes are those of `hipError_t`.
@@ -57,7 +58,7 @@ pub(crate) fn describe(archive: &Archive, failures: &[Failure]) -> Vec<String> {
     // Nothing was kept for this during the run: the archive is gone over once more, up to the last event that failed.
     let index = EventIndex::new(archive.streams().len());
     if !failures.is_empty() {
-        index.reached(0, &Timeline::new(archive.streams()));
+        index.reached(&Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()));
     }
     let records = index.find(failures.iter().map(|failure| failure.event));
     let describe = |failure: &Failure| {

@@ -37,6 +37,8 @@ pub(crate) mod flag {
     pub(crate) const NOT_READY_FINE: u16 = 1 << 9;
     /// On success the calling OS thread's device is whatever the runtime says.
     pub(crate) const SWITCHES_CONTEXT: u16 = 1 << 10;
+    /// Of a call that stands behind others which were entered after it.
+    pub(crate) const DELAYED: u16 = 1 << 11;
     /// What makes the loop leave its straight path even when the outcome is the recorded one.
     pub(crate) const COLD: u16 = SETS_DEVICE | SWITCHES_CONTEXT | LAST_ERROR | PEEK_ERROR;
 }

@@ -10,18 +10,49 @@ use crate::choices::Replacement;
 /// # Errors
 /// The first such name, and the kernels that are launched.
 pub(crate) fn refuse_unknown_replacements(archive: &Archive, replacements: &[Replacement]) -> Result<(), String> {
-    let mut launched: Vec<&str> = archive.kernels().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
-    if replacements.iter().all(|replacement| launched.contains(&replacement.name.as_str())) {
+    if replacements.is_empty() {
         return Ok(());
     }
-    launched.extend(launched_by_symbol(archive));
-    launched.sort_unstable();
-    launched.dedup();
+    let launched = launched(archive);
     match replacements.iter().find(|replacement| !launched.contains(&replacement.name.as_str())) {
         Some(Replacement { name, .. }) => {
-            Err(format!("--replace-kernel: no kernel {name:?} is launched; launched: {}", launched.join(", ")))
+            Err(format!("--replace-kernel: no kernel {name:?} is launched; {}", told(&launched)))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses a filter that no kernel passes: nothing would be launched.
+///
+/// # Errors
+/// The filter, and the kernels that are launched.
+pub(crate) fn refuse_filter_of_nothing(archive: &Archive, filter: Option<&str>) -> Result<(), String> {
+    let Some(filter) = filter else { return Ok(()) };
+    let launched = launched(archive);
+    match launched.iter().any(|name| name.contains(filter)) {
+        true => Ok(()),
+        false => {
+            Err(format!("--kernel-filter: no kernel whose name contains {filter:?} is launched; {}", told(&launched)))
+        }
+    }
+}
+
+/// Names of all kernels that are launched, in order.
+fn launched(archive: &Archive) -> Vec<&str> {
+    let mut names: Vec<&str> = archive.kernels().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
+    names.extend(launched_by_symbol(archive));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Names of kernels, as many as fit on a line.
+fn told(names: &[&str]) -> String {
+    const TOLD: usize = 20;
+    match names.len() {
+        0 => "none is".to_owned(),
+        count if count > TOLD => format!("launched: {} and {} more", names[..TOLD].join(", "), count - TOLD),
+        _ => format!("launched: {}", names.join(", ")),
     }
 }
 

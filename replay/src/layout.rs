@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::addresses::PAGE_BYTES;
+use crate::mappings::{self, Mapping};
 use crate::survey::Survey;
 
 /// Counts the tries of one replay, from one process image to the next.
@@ -32,9 +33,8 @@ fn tries() -> u32 {
 /// runtime will have, mappings of its own. Returns where they do not, and where another layout cannot be had.
 pub(crate) fn try_again_if_crowded(survey: &Survey) {
     let recorded = survey.device_ranges(PAGE_BYTES);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let Some(next) = next_mapping() else { return };
-    if !is_crowded(&recorded, &maps, next) || tries() >= MAX_TRIES || has_fixed_layout() {
+    if !is_crowded(&recorded, &mappings::own(), next) || tries() >= MAX_TRIES || has_fixed_layout() {
         return;
     }
     tracing::info!(tries = tries(), "recorded addresses meet this process's own; starting again for another layout");
@@ -71,44 +71,41 @@ fn has_fixed_layout() -> bool {
     persona != -1 && persona & libc::ADDR_NO_RANDOMIZE != 0
 }
 
-/// Whether ranges meet a mapping of the text of `/proc/self/maps`, or the room below `next`.
-fn is_crowded(ranges: &[(u64, u64)], maps: &str, next: u64) -> bool {
+/// Whether ranges meet a mapping, or the room below `next`.
+fn is_crowded(ranges: &[(u64, u64)], mapped: &[Mapping], next: u64) -> bool {
     let meets = |start: u64, end: u64| ranges.iter().any(|&(from, to)| from < end && start < to);
-    let mapped = maps.lines().filter_map(|line| {
-        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    });
-    meets(next.saturating_sub(ROOM_BYTES), next) || mapped.into_iter().any(|(start, end)| meets(start, end))
+    meets(next.saturating_sub(ROOM_BYTES), next) || mapped.iter().any(|mapping| meets(mapping.start, mapping.end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MAPS: &str = "\
-55d000000000-55d000100000 r-xp 00000000 fe:00 12                         /usr/bin/hrr-playback
-7f6000000000-7f6000400000 r-xp 00000000 fe:00 13                         /usr/lib/libc.so.6
-7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
-";
+    /// A program, a library and a stack.
+    const MAPPED: [Mapping; 3] = [
+        Mapping { start: 0x55d0_0000_0000, end: 0x55d0_0010_0000, is_reserved: false },
+        Mapping { start: 0x7f60_0000_0000, end: 0x7f60_0040_0000, is_reserved: false },
+        Mapping { start: 0x7ffc_0000_0000, end: 0x7ffc_0002_1000, is_reserved: false },
+    ];
     const NEXT: u64 = 0x7f60_0000_0000;
 
     #[test]
     fn ranges_in_mappings_or_right_below_them_are_crowded_and_others_are_not() {
-        let is = |start: u64, end: u64| is_crowded(&[(0x1000, 0x2000), (start, end)], MAPS, NEXT);
+        let is = |start: u64, end: u64| is_crowded(&[(0x1000, 0x2000), (start, end)], &MAPPED, NEXT);
         assert!(is(0x7f60_003f_f000, 0x7f60_1000_0000));
         assert!(is(0x7f5f_0000_0000, 0x7f7f_0000_0000));
         assert!(is(NEXT - (1 << 20), NEXT));
         assert!(is(NEXT - ROOM_BYTES - 1, NEXT - ROOM_BYTES + 1));
         assert!(!is(NEXT - ROOM_BYTES - 0x1000, NEXT - ROOM_BYTES));
         assert!(!is(0x7f60_0040_0000, 0x7f61_0000_0000));
-        assert!(!is_crowded(&[], MAPS, NEXT));
+        assert!(!is_crowded(&[], &MAPPED, NEXT));
     }
 
     #[test]
     fn the_next_mapping_lies_where_nothing_is_mapped() {
         let next = next_mapping().expect("there is room");
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux has it");
+        let mapped = mappings::own();
         // Other threads map and unmap meanwhile, but not as much as the probe.
-        assert!(!is_crowded(&[(next - 4096, next)], &maps, 0), "{next:#x} in\n{maps}");
+        assert!(!is_crowded(&[(next - 4096, next)], &mapped, 0), "{next:#x} in {mapped:x?}");
     }
 }

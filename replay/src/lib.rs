@@ -36,6 +36,7 @@ pub mod compare;
 pub mod convert;
 pub mod device_map;
 pub mod driver;
+pub mod environment;
 pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
@@ -43,6 +44,7 @@ pub(crate) mod instruction;
 pub mod large_pages;
 pub(crate) mod launched;
 mod layout;
+pub(crate) mod mappings;
 #[doc(hidden)]
 pub mod measure;
 pub(crate) mod memory_node;

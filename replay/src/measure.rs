@@ -147,6 +147,7 @@ fn planner<'a>(
 ) -> Planner<'a> {
     /// More than any recorded program used.
     const DEVICES: i32 = 64;
+    let survey = Survey::of(archive);
     Planner::new(PlanSettings {
         archive,
         runtime,
@@ -161,7 +162,8 @@ fn planner<'a>(
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
         memory_nodes: crate::memory_node::MemoryNodes::default(),
-        direct_host_memory: Survey::of(archive).direct_host_memory,
+        delayed: Arc::new(survey.delayed(archive)),
+        direct_host_memory: survey.direct_host_memory,
         hands,
         checks,
     })

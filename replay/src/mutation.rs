@@ -5,6 +5,8 @@
 
 use hrr_format::catalogue::Api;
 
+use crate::environment::{self, VariableError};
+
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
@@ -29,23 +31,22 @@ impl Mutation {
     ///
     /// # Errors
     /// The name, where there is no such fault.
-    pub(crate) fn from_env() -> Result<Option<Self>, String> {
-        let Ok(name) = std::env::var("HRR_REPLAY_MUTATE") else { return Ok(None) };
-        Ok(Some(match name.as_str() {
-            "" => return Ok(None),
+    pub(crate) fn from_env() -> Result<Option<Self>, VariableError> {
+        const VARIABLE: &str = "HRR_REPLAY_MUTATE";
+        let Some(value) = environment::text(VARIABLE) else { return Ok(None) };
+        Ok(Some(match value.as_str() {
             "drop-edges" => Mutation::DropEdges,
             "ignore-device" => Mutation::IgnoreDevice,
             "name-only-kernel" => Mutation::NameOnlyKernel,
             "stale-handle" => Mutation::StaleHandle,
             "self-wait" => Mutation::SelfWait,
             "no-host-restore" => Mutation::NoHostRestore,
-            _ => match name.strip_prefix("drop:").map(|api| (api, Api::by_name(api))) {
-                Some((_, Some(api))) => Mutation::Drop(api.id),
-                Some((api, None)) => return Err(format!("HRR_REPLAY_MUTATE={name}: no entry point {api}")),
+            _ => match value.strip_prefix("drop:").and_then(Api::by_name) {
+                Some(api) => Mutation::Drop(api.id),
                 None => {
-                    return Err(format!(
-                        "HRR_REPLAY_MUTATE={name}: no such mutation (drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, no-host-restore, drop:API)"
-                    ));
+                    let allowed = "drop-edges, ignore-device, name-only-kernel, stale-handle, self-wait, no-host-restore or drop: \
+                                   and the name of an entry point";
+                    return Err(VariableError { variable: VARIABLE.to_owned(), value, allowed: allowed.to_owned() });
                 }
             },
         }))

@@ -13,8 +13,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hrr_format::archive::{ArchiveError, ArchiveRoot, Process};
+use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, MissingProcesses, Process};
 use hrr_format::manifest::RANK_VARIABLES;
+use hrr_format::record::marker;
+
+use crate::environment::{self, VariableError};
 
 /// Names the directory of the process that this one replays, of those in the root on its command line.
 const DIRECTORY: &str = "HRR_REPLAY_PROCESS_DIRECTORY";
@@ -33,6 +36,9 @@ pub enum ProcessesError {
     /// The root cannot be listed.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A launcher's variable holds no rank.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     /// No launcher gave this process a rank.
     #[error("--rank own: none of {} is set; give a number", rank_variables().collect::<Vec<_>>().join(", "))]
     NoRank,
@@ -55,6 +61,12 @@ pub enum ProcessesError {
         rank: u64,
         /// Their directories.
         processes: String,
+    },
+    /// No process has anything to replay.
+    #[error("{}: nothing was recorded: no process made a HIP call", root.display())]
+    NoCalls {
+        /// The root.
+        root: PathBuf,
     },
     /// A process cannot be started or waited for.
     #[error("{}: its replay cannot be started: {reason}", path.display())]
@@ -94,8 +106,8 @@ pub fn with_rank(root: &Path, rank: Rank) -> Result<PathBuf, ProcessesError> {
     let rank = match rank {
         Rank::Number(rank) => rank,
         Rank::Own => {
-            let own = rank_variables().find_map(|name| std::env::var(name).ok()?.trim().parse().ok());
-            own.ok_or(ProcessesError::NoRank)?
+            let own = rank_variables().find(|name| environment::text(name).is_some()).ok_or(ProcessesError::NoRank)?;
+            environment::number(own, 0, 0.., "the rank that the launcher gives, a whole number")?
         }
     };
     let processes = ArchiveRoot::open(root)?.processes;
@@ -168,12 +180,21 @@ struct Ended {
 }
 
 /// Replays every process of a root, all at the same time, with the arguments of this process. Returns the exit code: the
-/// greatest of the processes'.
+/// greatest of the processes', and not 0 where one that the root lists is not there.
 ///
 /// # Errors
 /// Why a process could not be started; those that were are ended.
 pub fn replay_all(root: &Path, out: &mut impl Write) -> Result<u8, ProcessesError> {
-    let processes = ArchiveRoot::open(root)?.processes;
+    let (processes, idle): (Vec<Process>, Vec<Process>) =
+        ArchiveRoot::open(root)?.processes.into_iter().partition(made_calls);
+    if processes.is_empty() {
+        return Err(ProcessesError::NoCalls { root: root.to_owned() });
+    }
+    for process in &idle {
+        // A reader that has seen enough is no error.
+        let _ = writeln!(out, "[HRR] {} is left out: it made no HIP call", process.path.display());
+    }
+    let missing = MissingProcesses::of(root);
     let mut replaying = Vec::new();
     for process in &processes {
         match start(&process.path) {
@@ -205,7 +226,23 @@ pub fn replay_all(root: &Path, out: &mut impl Write) -> Result<u8, ProcessesErro
             path: one.path,
         })
         .collect();
-    Ok(summarise(&ended, ready, setup, begun.elapsed(), out))
+    let code = summarise(&ended, ready, setup, begun.elapsed(), out);
+    match missing {
+        Some(missing) => {
+            eprintln!("hrr-playback: {missing}");
+            Ok(code.max(1))
+        }
+        None => Ok(code),
+    }
+}
+
+/// Whether a process has something to replay. One that cannot be told so has, for its replay says what is wrong with it.
+fn made_calls(process: &Process) -> bool {
+    // While a recording goes on, and after it was killed, its manifest counts none.
+    process.manifest.as_ref().map_or(true, |manifest| manifest.event_count > 0)
+        || Archive::open(&process.path).map_or(true, |archive| {
+            archive.streams().iter().any(|stream| stream.records().any(|record| record.api() < marker::FIRST))
+        })
 }
 
 fn start(path: &Path) -> io::Result<Replaying> {

@@ -182,6 +182,13 @@ pub fn summary(outcome: &Outcome) -> String {
         memory.images,
         &format!("Images        : {} handles of texture or surface objects in uploads translated", memory.images),
     );
+    counted(
+        memory.small_images,
+        &format!(
+            "Images        : {} numbers in uploads are small enough to be no handle of an image, though there is one; left alone",
+            memory.small_images
+        ),
+    );
     let regions = &outcome.regions;
     counted(
         regions.segments,

@@ -13,15 +13,20 @@ use rustc_hash::FxHashSet;
 
 use crate::addresses::joined;
 use crate::plan::bounds::MAX_ALLOCATION_BYTES;
+use crate::plan::looks::{Delayed, waits_for_value};
 use crate::plan::lower::{RecordInputs, out_bytes, word_at};
 
 /// What the records of an archive told.
 #[derive(Debug, Default)]
 pub struct Survey {
+    /// Number of calls.
+    pub(crate) calls: u64,
     pub(crate) allocations: Allocations,
     /// First addresses of the allocations that markers about host memory tell of, anywhere in the archive. Another allocation
     /// may have had one of these addresses, too: it is then treated as if devices used it directly.
     pub(crate) direct_host_memory: FxHashSet<u64>,
+    /// Whether work waits on a device for values that the program writes.
+    waits_for_values: bool,
     damage: Option<(PathBuf, Damage)>,
 }
 
@@ -47,6 +52,7 @@ enum Tells {
     Reset,
     Reservation,
     Allocation,
+    WaitsForValue,
 }
 
 impl Tells {
@@ -56,6 +62,7 @@ impl Tells {
             "hipIpcGetMemHandle" | "hipMemPoolExportPointer" => Tells::Export,
             "hipDeviceReset" | "hipDevicePrimaryCtxReset" => Tells::Reset,
             "hipMemAddressReserve" => Tells::Reservation,
+            _ if waits_for_value(api) => Tells::WaitsForValue,
             _ if crate::placement::is_placed_api(api) => Tells::Allocation,
             _ => Tells::Nothing,
         }
@@ -66,6 +73,11 @@ impl Survey {
     /// The addresses of the device allocations, in pages of this size: start and end.
     pub(crate) fn device_ranges(&self, page_bytes: u64) -> Vec<(u64, u64)> {
         joined(&self.allocations.found, page_bytes)
+    }
+
+    /// Calls that count as entered later than they were.
+    pub(crate) fn delayed(&self, archive: &Archive) -> Delayed {
+        if self.waits_for_values { Delayed::find(archive) } else { Delayed::default() }
     }
 
     /// Goes over all records.
@@ -82,7 +94,9 @@ impl Survey {
             survey.allocations.reset |= stream.allocations.reset;
             survey.allocations.reserved.extend(stream.allocations.reserved);
             survey.direct_host_memory.extend(stream.direct_host_memory);
+            survey.waits_for_values |= stream.waits_for_values;
             survey.damage = survey.damage.or(stream.damage);
+            survey.calls += stream.calls;
         }
         survey
     }
@@ -101,19 +115,23 @@ impl Survey {
     fn of_stream(archive: &Archive, stream: &StreamFile, tells: &[Tells]) -> Self {
         let mut survey = Survey::default();
         let mut device = 0;
-        let checked = stream.check_each(|record| match tells.get(usize::from(record.api())) {
-            Some(Tells::Nothing) => {}
-            Some(&tells) => {
-                if record.ret() == 0
-                    && let Some(api) = archive.row_of(record)
-                {
-                    survey.allocations.note(tells, api, record, &mut device);
+        let checked = stream.check_each(|record| {
+            survey.calls += u64::from(record.api() < marker::FIRST);
+            match tells.get(usize::from(record.api())) {
+                Some(Tells::Nothing) => {}
+                Some(Tells::WaitsForValue) => survey.waits_for_values = true,
+                Some(&tells) => {
+                    if record.ret() == 0
+                        && let Some(api) = archive.row_of(record)
+                    {
+                        survey.allocations.note(tells, api, record, &mut device);
+                    }
                 }
+                None if marker::is_timed(record.api()) => {
+                    survey.direct_host_memory.insert(record.word(0));
+                }
+                None => {}
             }
-            None if marker::is_timed(record.api()) => {
-                survey.direct_host_memory.insert(record.word(0));
-            }
-            None => {}
         });
         survey.damage = checked.err().map(|damage| (stream.path().to_owned(), damage));
         survey
@@ -124,7 +142,7 @@ impl Allocations {
     /// Notes what a call tells; `device` is its thread's.
     fn note(&mut self, tells: Tells, api: &'static Api, record: &Record<'_>, device: &mut i32) {
         match tells {
-            Tells::Nothing => {}
+            Tells::Nothing | Tells::WaitsForValue => {}
             Tells::Device => *device = record.word(0) as u32 as i32,
             Tells::Export => self.exported.push(record.word(1)),
             Tells::Reset => self.reset = true,

@@ -116,6 +116,38 @@ pub struct BindError {
     pub reason: String,
 }
 
+/// CPUs of a list on which this process cannot run.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("this process cannot run on CPU {refused}; it can on {allowed}")]
+pub struct OutOfReach {
+    /// Those, as a list.
+    pub refused: String,
+    /// The others, as a list.
+    pub allowed: String,
+}
+
+/// Refuses a list that names CPUs on which this process cannot run: who gives one counts on it. Where the machine does not show
+/// its cores there is nothing to refuse.
+///
+/// # Errors
+/// Which CPUs of the list those are, and which there are.
+pub fn refuse_cpus_out_of_reach(policy: &PinPolicy) -> Result<(), OutOfReach> {
+    let (PinPolicy::List(cpus), Some(topology)) = (policy, machine()) else { return Ok(()) };
+    let allowed = allowed_cpus(topology);
+    let (_, refused) = within_reach(&allowed, cpus);
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let allowed: Vec<usize> = allowed.iter_set().map(usize::from).collect();
+    Err(OutOfReach { refused: cpu_ranges(&refused), allowed: cpu_ranges(&allowed) })
+}
+
+/// Splits a list of CPUs into those that this process may use and the others.
+fn within_reach(allowed: &CpuSet, cpus: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let may_use = |cpu: usize| BitmapIndex::try_from(cpu).is_ok_and(|index| allowed.is_set(index));
+    cpus.iter().copied().partition(|&cpu| may_use(cpu))
+}
+
 /// Places workers by `policy`, each near its device. `near` has, for each worker, where the device is that it works on
 /// (such as `0000:c1:00.0`), if that is known.
 pub fn place(policy: &PinPolicy, near: &[Option<&str>]) -> Placement {
@@ -180,8 +212,7 @@ fn place_on(topology: &Topology, allowed: &CpuSet, policy: &PinPolicy, near: &[O
 }
 
 fn place_by_list(allowed: &CpuSet, cpus: &[usize], worker_count: usize) -> Placement {
-    let may_use = |cpu: usize| BitmapIndex::try_from(cpu).is_ok_and(|index| allowed.is_set(index));
-    let (usable, refused): (Vec<usize>, Vec<usize>) = cpus.iter().copied().partition(|&cpu| may_use(cpu));
+    let (usable, refused) = within_reach(allowed, cpus);
     if usable.is_empty() {
         return Placement::none(worker_count, &format!("this process may not use CPUs {}", cpu_ranges(cpus)));
     }

@@ -10,6 +10,7 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
 use crate::compare::{Comparison, Tolerance, compare};
+use crate::environment::{self, VariableError};
 use crate::instruction::Wait;
 use crate::plan::Check;
 use crate::report::gpu_timer::Keep;
@@ -117,18 +118,17 @@ impl Divergence {
     /// `HIP_HRR_REPLAY_DIVERGENCE_ABORT` (0.25; 0 = off) and `HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES` (64).
     ///
     /// # Errors
-    /// The variable whose value is not a number.
-    pub(crate) fn from_env() -> Result<Self, String> {
-        fn number<T: std::str::FromStr>(name: &str, default: T) -> Result<T, String> {
-            match std::env::var(name) {
-                Ok(text) if !text.is_empty() => text.parse().map_err(|_| format!("{name}={text}: not a number")),
-                _ => Ok(default),
-            }
-        }
-        Ok(Divergence {
-            fraction: number("HIP_HRR_REPLAY_DIVERGENCE_ABORT", 0.25)?,
-            min_samples: number("HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES", 64)?,
-        })
+    /// The variable whose value is no such number.
+    pub(crate) fn from_env() -> Result<Self, VariableError> {
+        let fraction = environment::number(
+            "HIP_HRR_REPLAY_DIVERGENCE_ABORT",
+            0.25,
+            0.0..=1.0,
+            "a fraction from 0 to 1 (0: never stop)",
+        )?;
+        let allowed = "a whole number of results";
+        let min_samples = environment::number("HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES", 64, 0.., allowed)?;
+        Ok(Divergence { fraction, min_samples })
     }
 }
 

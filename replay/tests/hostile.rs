@@ -2,6 +2,13 @@
 //! say, opening, describing and replaying them ends, and without a panic, a crash, or a result that was not compared with what
 //! was recorded.
 
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
+#[path = "../../tests/support/files.rs"]
+mod files;
+#[expect(unreachable_pub, reason = "elsewhere it is a module of a library")]
+#[path = "../../tests/support/random.rs"]
+mod random;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +28,8 @@ use hrr_replay::info::{Calls, InfoOptions, Output, print_path};
 use hrr_replay::runtime::Runtime;
 use hrr_replay::topology::PinPolicy;
 use hrr_replay::{OrderMode, Outcome, ReplayOptions, replay};
+
+use random::Random;
 
 /// Random changes of each kind.
 const FLIPS: u64 = 10_000;
@@ -348,28 +357,6 @@ fn a_damaged_stream_is_refused_before_the_first_call() {
     assert_eq!(run(&process).unwrap().exit_code(), 0);
 }
 
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
-}
-
 /// Opens, describes and replays. Returns whether the replay passed, with the number of results that did.
 fn all_of(fake: &Fake, path: &Path, output: Output) -> Option<u64> {
     let options = InfoOptions { calls: Calls::List, output, ..InfoOptions::default() };
@@ -383,14 +370,14 @@ fn all_of(fake: &Fake, path: &Path, output: Output) -> Option<u64> {
 fn wrong_bytes_anywhere_are_survived_and_wrong_contents_never_pass() {
     let dir = tempfile::tempdir().unwrap();
     let process = write(dir.path(), records());
-    let files = files(&process);
+    let files = files::below(&process);
     let good: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
     let pack = files.iter().position(|path| path.ends_with("blobs/pack-0.bin")).unwrap();
     let index = BlobIndex::open(&process.join("blobs/index")).unwrap();
     let is_contents = |at: u64| {
         index.entries().iter().any(|entry| (entry.offset_bytes..entry.offset_bytes + entry.len_bytes).contains(&at))
     };
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut passed = 0;
     let fake = Fake::new();
     for flip in 0..FLIPS {
@@ -426,8 +413,8 @@ fn wrong_bytes_anywhere_are_survived_and_wrong_contents_never_pass() {
 fn cuts_anywhere_are_survived() {
     let dir = tempfile::tempdir().unwrap();
     let process = write(dir.path(), records());
-    let files = files(&process);
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let files = files::below(&process);
+    let mut random = Random::new(0x2545_f491_4f6c_dd1d);
     let fake = Fake::new();
     for _ in 0..CUTS {
         let path = &files[random.below(files.len() as u64) as usize];
@@ -453,9 +440,9 @@ fn flips() -> u64 {
 fn what_repair_makes_of_damage_never_passes_for_more_than_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let process = write(dir.path(), records());
-    let files = files(&process);
+    let files = files::below(&process);
     let good: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
-    let mut random = Random(0x1357_9bdf_0246_8ace);
+    let mut random = Random::new(0x1357_9bdf_0246_8ace);
     let fake = Fake::new();
     let (mut repaired, mut passed) = (0, 0);
     for flip in 0..flips() {
@@ -510,7 +497,7 @@ fn what_repair_makes_of_damage_never_passes_for_more_than_it_is() {
 
 /// Every file with its bytes.
 fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    files(dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    files::below(dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 #[test]
@@ -520,7 +507,7 @@ fn a_packed_archive_with_wrong_bytes_passes_only_where_they_mean_nothing() {
     let path = dir.path().join("a.hrrz");
     hrr_format::packed::pack(&dir.path().join("root"), &path).unwrap();
     let good = fs::read(&path).unwrap();
-    let mut random = Random(0xfeed_beef_0bad_cafe);
+    let mut random = Random::new(0xfeed_beef_0bad_cafe);
     let fake = Fake::new();
     assert_eq!(all_of(&fake, &path, Output::Text), Some(4));
     let mut passed = 0;

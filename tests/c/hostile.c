@@ -3,6 +3,12 @@
 #include <time.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -11,7 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -270,6 +280,155 @@ static void little_memory(void) {
   work(6, 4096);
 }
 
+/* No signal is raised that the program does not raise itself: nothing here expects one. Files may be no longer than the first that a
+ * recorder makes, or than later ones. */
+static void at_most(rlim_t file_bytes) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = file_bytes;
+  CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+}
+static void tiny_files(void) {
+  at_most(16384);
+  work(5, 4096);
+  begin(3, small_work);
+  end(3);
+}
+static void files_shrink(void) {
+  work(5, 4096);
+  at_most(300000);
+  for (unsigned i = 0; i < 100; i++) work(i, 3000 + i * 64);
+  begin(3, small_work);
+  end(3);
+  for (int i = 0; i < 50000; i++) ask();
+  at_most(1);
+}
+
+/* Another root, by either call; the process's own name for the archive leads nowhere then. */
+static void in_jail(void) {
+  work(21, 5000);
+  begin(2, small_work);
+  end(2);
+  for (int i = 0; i < 5000; i++) ask();
+}
+static const char* jail(void) {
+  static char path[4096];
+  work(20, 4096);
+  snprintf(path, sizeof path, "%s.jail", folder);
+  CHECK(!mkdir(path, 0700));
+  return path;
+}
+static void other_root(void) {
+  if (chroot(jail())) { printf("not allowed\n"); return; }
+  CHECK(!chdir("/"));
+  in_jail();
+}
+static void pivoted(void) {
+  const char* root = jail();
+  if (unshare(CLONE_NEWNS)) { printf("not allowed\n"); return; }
+  CHECK(!mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) && !mount(root, root, 0, MS_BIND, 0) && !chdir(root));
+  CHECK(!syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/"));
+  in_jail();
+}
+
+/* Rights are given up: what is open goes on being written. */
+static int gave_up_rights(void) {
+  work(22, 4096);
+  if (geteuid() != 0 || setgid(65534) || setuid(65534)) { printf("not allowed\n"); return 0; }
+  for (unsigned i = 0; i < 50; i++) work(i, 4096);
+  for (int i = 0; i < 50000; i++) ask();
+  return 1;
+}
+static void rights(void) { gave_up_rights(); }
+static void rights_and_threads(void) {
+  if (gave_up_rights()) { begin(2, small_work); end(2); }
+}
+static void undumpable(void) {
+  work(23, 4096);
+  CHECK(!prctl(PR_SET_DUMPABLE, 0));
+  work(24, 8192);
+  begin(2, small_work);
+  end(2);
+}
+
+/* Files can be opened no more, by a filter that answers for the kernel. */
+static void no_files(void) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_open, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_creat, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+  };
+  struct sock_fprog filter = {sizeof code / sizeof *code, code};
+  CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+  /* For every thread: one that was there before could still open files otherwise. */
+  CHECK(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter));
+  CHECK(open("/dev/null", O_RDONLY) < 0 && errno == EPERM);
+}
+static void filtered(void) {
+  work(25, 4096);
+  no_files();
+  for (unsigned i = 0; i < 50; i++) work(i, 4096);
+  begin(3, small_work);
+  end(3);
+  for (int i = 0; i < 50000; i++) ask();
+}
+static void filtered_first(void) {
+  no_files();
+  ask();
+  begin(3, small_work);
+  end(3);
+}
+
+/* The lowest free number is the program's, and so is every one below a limit that it sets itself. */
+static void numbers(void) {
+  int first = dup(0);
+  printf("%d", first);
+  work(26, 4096);
+  begin(4, small_work);
+  end(4);
+  for (int i = 0; i < 4; i++) printf(" %d", dup(0));
+  printf("\n");
+}
+
+/* A first call, and later ones, from a handler with a stack of its own that is small. */
+static void on_small_stack(int signal) { ask(); }
+static void* raises(void* p) {
+  static __thread char stack[20480];
+  stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
+  CHECK(!sigaltstack(&alternative, 0));
+  for (int i = 0; i < 100; i++) CHECK(!pthread_kill(pthread_self(), SIGUSR1));
+  return p;
+}
+static void other_stack(void) {
+  struct sigaction action = {.sa_handler = on_small_stack, .sa_flags = SA_ONSTACK};
+  sigaction(SIGUSR1, &action, 0);
+  ask();
+  begin(4, raises);
+  end(4);
+  work(27, 4096);
+}
+static void little_stack(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_STACK, &limit);
+  limit.rlim_cur = 131072;
+  CHECK(!setrlimit(RLIMIT_STACK, &limit));
+  work(28, 4096);
+  pid_t pid;
+  char* arguments[] = {(char*)self, "leaf", 0};
+  CHECK(!posix_spawn(&pid, self, 0, 0, arguments, environ));
+  ended(pid, "spawn");
+}
+static void all_closed(void) {
+  work(29, 4096);
+  CHECK(!syscall(SYS_close_range, 3u, ~0u, 0u));
+  begin(3, small_work);
+  end(3);
+  for (unsigned i = 0; i < 50; i++) work(i, 4096);
+}
+
 static void environment(void) {
   work(9, 4096);
   clearenv();
@@ -367,6 +526,19 @@ int main(int count, char** arguments) {
   if (!strcmp(what, "crowd")) crowd();
   if (!strcmp(what, "few_files")) limited(RLIMIT_NOFILE, 4);
   if (!strcmp(what, "small_files")) limited(RLIMIT_FSIZE, 20000);
+  if (!strcmp(what, "tiny_files")) tiny_files();
+  if (!strcmp(what, "files_shrink")) files_shrink();
+  if (!strcmp(what, "other_root")) other_root();
+  if (!strcmp(what, "pivoted")) pivoted();
+  if (!strcmp(what, "rights")) rights();
+  if (!strcmp(what, "rights_and_threads")) rights_and_threads();
+  if (!strcmp(what, "undumpable")) undumpable();
+  if (!strcmp(what, "filtered")) filtered();
+  if (!strcmp(what, "filtered_first")) filtered_first();
+  if (!strcmp(what, "numbers")) numbers();
+  if (!strcmp(what, "other_stack")) other_stack();
+  if (!strcmp(what, "little_stack")) little_stack();
+  if (!strcmp(what, "all_closed")) all_closed();
   if (!strcmp(what, "little_memory")) little_memory();
   if (!strcmp(what, "environment")) environment();
   if (!strcmp(what, "descriptors")) descriptors();

@@ -1,13 +1,14 @@
 //! The page on the archive format is enough to write a reader: the one written from it finds what `hrr-playback` finds.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use hrr_format::record::{SectionTag, flag, marker};
-use hrr_tests::built;
 use hrr_tests::process::run;
-use hrr_tests::recording::{Contents, record};
+use hrr_tests::recording::{Contents, Scratch, record};
 use hrr_tests::workload::Workload;
+use hrr_tests::{built, files};
 
 #[test]
 fn the_page_has_every_section_flag_and_marker() {
@@ -58,5 +59,60 @@ fn a_reader_written_from_the_page_finds_every_call() {
         for api in ["hipLaunchKernel", "hipMalloc", "hipStreamSynchronize"] {
             assert_eq!(launches(api), of_info(api), "{api} of {name}");
         }
+    }
+}
+
+/// Formerly each of these was a traceback.
+#[test]
+fn the_reader_tells_wrong_input_in_a_line() {
+    let scratch = Scratch::new("read-archive");
+    let recording = record(&Workload::listed("saxpy_reduce"), Contents::Recorded);
+    let process = files::below(&recording.archive)
+        .into_iter()
+        .find_map(|path| path.ends_with("events/0.evs").then(|| path.parent()?.parent().map(Path::to_owned))?)
+        .expect("the process's directory");
+    let text = scratch.path().join("text");
+    std::fs::write(&text, "text").unwrap();
+    let read = |arguments: &[&Path]| {
+        let script = built::repository().join("docs/read_archive.py");
+        run(Command::new("python3").arg(script).args(arguments), Duration::from_secs(60))
+    };
+    let expect = |path: &Path, wanted: &str| {
+        let finished = read(&[path]);
+        finished.expect_code(1);
+        assert!(finished.stderr.lines().count() == 1 && finished.stderr.contains(wanted), "{wanted}\n{finished}");
+    };
+    expect(&scratch.path().join("nowhere"), "manifest.json: No such file or directory");
+    expect(&text, "manifest.json: Not a directory");
+    expect(scratch.path(), "manifest.json: No such file or directory");
+    expect(&recording.archive, "is an archive's root; give one of the pid-* directories");
+    let events = process.join("events/0.evs");
+    let whole = std::fs::read(&events).unwrap();
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = whole.clone();
+        changed[at..][..bytes.len()].copy_from_slice(bytes);
+        changed
+    };
+    for (bytes, wanted) in [
+        (Vec::new(), "0.evs is no stream file of version 1"),
+        (whole[..4000].to_vec(), "0.evs is no stream file of version 1"),
+        (with(8, &[9]), "0.evs is no stream file of version 1"),
+        (whole[..4096 + 40].to_vec(), "at byte 4096 is no record of "),
+        (with(4096, &[33]), "at byte 4096 is no record of 33 bytes"),
+        (with(4096 + 7, &[255]), "and 255 words"),
+        (with(72, &[0, 16]), "a flight recorder's ring"),
+    ] {
+        std::fs::write(&events, bytes).unwrap();
+        expect(&process, wanted);
+    }
+    std::fs::write(&events, with(4096 + 4, &[0, 0xf0])).unwrap();
+    assert!(read(&[&process]).expect_code(0).stdout.contains("(unnamed API 61440)("));
+    for manifest in ["", "{", "[]", "{\"apis\": [1], \"clock\": {}}", "{\"apis\": [], \"clock\": 7}"] {
+        std::fs::write(process.join("manifest.json"), manifest).unwrap();
+        expect(&process, "manifest.json is no manifest of a process: ");
+    }
+    for arguments in [&[][..], &[Path::new("--coutn")], &[&process, &process]] {
+        let finished = read(arguments);
+        assert!(finished.expect_code(1).stderr.starts_with("usage: read_archive.py "), "{finished}");
     }
 }

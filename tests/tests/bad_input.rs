@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use hrr_tests::built;
+use hrr_format::archive::process_dir;
+use hrr_format::archive_writer::ArchiveWriter;
+use hrr_format::stream_file::ContentsMode;
 use hrr_tests::process::{Finished, run};
 use hrr_tests::recording::{Contents, Recording, Scratch, record, recorded};
 use hrr_tests::replaying::Replay;
 use hrr_tests::workload::Workload;
+use hrr_tests::{built, files};
 
 /// Exit 1, no panic, and one line of complaint that holds each of `words`.
 #[track_caller]
@@ -110,6 +113,102 @@ fn a_missing_stream_file() {
     expect_refusal(&Replay::of(&recording.archive).run().run, &[file.parent().unwrap().to_str().unwrap()]);
 }
 
+/// Formerly each of these passed with what was left, or was told as something else.
+#[test]
+fn what_is_missing_from_a_whole_archive_is_told_by_name() {
+    let cut =
+        |path: &Path, len_bytes: u64| fs::File::options().write(true).open(path).unwrap().set_len(len_bytes).unwrap();
+    let hole = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[4096..4096 + 64].fill(0);
+        fs::write(path, bytes).unwrap();
+    };
+    let zeros = |path: &Path| fs::write(path, vec![0; fs::metadata(path).unwrap().len() as usize]).unwrap();
+    type Change<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Change<'_>, &[&str]); 6] = [
+        (
+            "events/1.evs",
+            &|path| cut(path, 0),
+            &["holds no record", "calls that the manifest counts", "copy the archive again"],
+        ),
+        ("events/1.evs", &zeros, &["holds no record", "calls that the manifest counts"]),
+        ("events/1.evs", &hole, &["is damaged at byte 4096: no record is there", "copy it again"]),
+        (
+            "kernels.jsonl",
+            &|path| fs::remove_file(path).unwrap(),
+            &["missing or not whole: 0 of the 3 kernels", "copy the archive"],
+        ),
+        ("kernels.jsonl", &|path| cut(path, 0), &["missing or not whole: 0 of the 3 kernels"]),
+        ("blobs/index", &|path| fs::remove_file(path).unwrap(), &["the archive is damaged"]),
+    ];
+    let recording = record(&Workload::listed("threads8"), Contents::Recorded);
+    let process = stream_file(&recording.archive).parent().unwrap().parent().unwrap().to_owned();
+    for (name, change, words) in cases {
+        let path = process.join(name);
+        let good = fs::read(&path).unwrap();
+        change(&path);
+        let replayed = Replay::of(&recording.archive).run().run;
+        expect_refusal(&replayed, words);
+        let command = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(built::output(&format!("bin/{program}")));
+            run(command.args(arguments).arg(&recording.archive), Duration::from_secs(60))
+        };
+        command("hrr-playback", &["--verify"]).expect_code(1);
+        // What can be read of it is listed.
+        command("hrr-playback", &["--info"]).expect_code(0);
+        let check = command("hrr-capture", &["check"]);
+        // It looks at whether files are there, not at each record.
+        let is_seen = name == "kernels.jsonl" || words[0] == "holds no record";
+        assert!(!is_seen || check.expect_code(1).stdout.contains("warning: "), "{check}");
+        if name == "kernels.jsonl" {
+            // What is lost of a whole recording stays lost, and is said.
+            let repaired = command("hrr-playback", &["--repair"]);
+            assert!(
+                repaired.expect_code(0).stdout.contains("3 kernels of the 3 that were counted are lost"),
+                "{repaired}"
+            );
+            let replayed = Replay::of(&recording.archive).run().run;
+            expect_refusal(&replayed, &["lacks its kernel's line in kernels.jsonl"]);
+            let manifest = process.join("manifest.json");
+            let text = fs::read_to_string(&manifest).unwrap().replace("\"kernel_count\": 0", "\"kernel_count\": 3");
+            fs::write(&manifest, text).unwrap();
+            for note in files::below(&process).iter().filter(|path| path.to_str().unwrap().contains("repair")) {
+                fs::remove_file(note).unwrap();
+            }
+        }
+        fs::write(&path, good).unwrap();
+    }
+    Replay::of(&recording.archive).run().expect_pass();
+    // More calls than there are, wherever the others were.
+    let manifest = process.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap().replace("\"event_count\": 2026", "\"event_count\": 2027");
+    fs::write(&manifest, text).unwrap();
+    expect_refusal(&Replay::of(&recording.archive).run().run, &["holds 2026 calls and its manifest counts 2027"]);
+}
+
+/// Formerly such an archive passed, and `PASS` stood for nothing.
+#[test]
+fn an_archive_without_a_call_is_nothing_to_replay() {
+    let empty = |root: &Path| {
+        ArchiveWriter::create(&process_dir(root, 9), 9, ContentsMode::Contents).unwrap().finish().unwrap()
+    };
+    let scratch = Scratch::new("nothing");
+    empty(scratch.path());
+    for arguments in [&[][..], &["--shape-only"], &["--repeat", "3"]] {
+        let run = Replay::of(scratch.path()).args(arguments.iter().copied()).run().run;
+        expect_refusal(&run, &["pid-9: nothing was recorded: the program made no HIP call"]);
+    }
+    let all = |path: &Path| Replay::of(path).args(["--all-processes"]).run().run;
+    expect_refusal(&all(scratch.path()), &["nothing was recorded: no process made a HIP call"]);
+    // Beside a process that made calls it is left out, and said.
+    let recording = small_recording();
+    empty(&recording.archive);
+    let both = all(&recording.archive);
+    both.expect_code(0);
+    assert!(both.stdout.contains("pid-9 is left out: it made no HIP call"), "{both}");
+    assert!(both.stdout.contains("All processes: 1 of 1 passed"), "{both}");
+}
+
 #[test]
 fn a_blob_that_was_changed() {
     let recording = small_recording();
@@ -179,6 +278,47 @@ fn a_standard_error_that_nobody_reads_changes_no_exit_code() {
     }
 }
 
+/// Formerly a limit on the size of files ended the player by a signal, and half an archive stayed where one was to be made.
+#[test]
+fn what_cannot_be_written_is_told_and_no_half_archive_stays() {
+    let recording = record(&Workload::listed("threads8"), Contents::Recorded);
+    let scratch = Scratch::new("full");
+    let (archive, packed) = (recording.archive.to_str().unwrap(), scratch.path().join("packed"));
+    let packed_text = packed.to_str().unwrap();
+    let playback = |limit: &str, arguments: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("{limit} exec \"$@\""), "bash"]).arg(built::playback()).args(arguments);
+        command.env("LD_LIBRARY_PATH", built::libraries());
+        run(&mut command, Duration::from_secs(60))
+    };
+    playback("", &["--pack", archive, packed_text]).expect_code(0);
+    let target = scratch.path().join("target.json");
+    let to = target.to_str().unwrap();
+    for arguments in [
+        &["--pack", archive, to][..],
+        &["--unpack", packed_text, to],
+        &["--convert", archive, to],
+        &[archive, "--trace", to],
+        &[archive, "--info", "--csv", to],
+    ] {
+        let run = playback("ulimit -f 4;", arguments);
+        run.expect_code(1);
+        assert!(run.stderr.contains(to) && run.stderr.contains("File too large"), "{run}");
+        let half = arguments[0].starts_with("--") && target.exists();
+        assert!(!half, "{run}");
+        let _ = fs::remove_file(&target).or_else(|_| fs::remove_dir_all(&target));
+    }
+    for arguments in [&[archive][..], &[archive, "--info"], &["--version"]] {
+        let run = playback("exec > /dev/full;", arguments);
+        run.expect_code(1);
+        assert!(run.stderr.contains("the output cannot be written: No space left on device"), "{run}");
+    }
+    // What is what already is not made so again, and is not called something else.
+    let again = playback("", &["--pack", packed_text, to]);
+    expect_refusal(&again, &[packed_text, "is a packed archive already"]);
+    expect_refusal(&playback("", &["--unpack", archive, to]), &[archive, "is not a packed archive"]);
+}
+
 #[test]
 fn what_would_choose_nothing_is_refused() {
     let recording = small_recording();
@@ -189,6 +329,71 @@ fn what_would_choose_nothing_is_refused() {
         run.expect_code(1);
         assert!(run.stderr.contains("A less than B"), "{run}");
     }
+}
+
+/// The first line of the complaint is `wanted` to its end, or up to what the machine decides.
+#[test]
+fn values_that_mean_nothing_are_refused_by_option_or_variable() {
+    let recording = small_recording();
+    for (option, value, wanted) in [
+        (
+            "--kernel-filter",
+            "nosuch",
+            "[HRR] --kernel-filter: no kernel whose name contains \"nosuch\" is launched; launched: block_sum, iota, saxpy",
+        ),
+        ("--device-map", "5:0", "[HRR] --device-map: the archive has no device 5; it has 0"),
+        ("--device-map", "5:5", "[HRR] --device-map: the archive has no device 5; it has 0"),
+        ("--device-map", "0:9", "[HRR] --device-map: the runtime has no device 9; it has 0"),
+        (
+            "--device-map",
+            "-1:0",
+            "error: invalid value '-1:0' for '--device-map <MAP>': '-1:0' is no pair of device numbers",
+        ),
+        ("--pin", "8191", "[HRR] --pin: this process cannot run on CPU 8191; it can on "),
+        ("--pin", "0,8190-8191", "[HRR] --pin: this process cannot run on CPU 8190-8191; it can on "),
+        ("--repeat", "-1", "error: --repeat -1: give a whole number of 1 or more"),
+        ("--repeat", "0", "error: --repeat 0: give a whole number of 1 or more"),
+        ("--threads", "-1", "error: --threads -1: give a whole number of 0 or more"),
+        ("--warmup", "many", "error: --warmup many: give a whole number of 0 or more"),
+        ("--sync-watchdog-ms", "1.5", "error: --sync-watchdog-ms 1.5: give a whole number of 0 or more"),
+        ("--rank", "-1", "error: invalid value '-1' for '--rank <N>': \"-1\" is neither a number nor `own`"),
+    ] {
+        let run = Replay::of_recording(&recording).args([option, value]).run().run;
+        run.expect_code(1);
+        assert!(run.stderr.starts_with(wanted), "{option} {value}\n{run}");
+        assert!(!run.stdout.contains("PASS"), "{run}");
+    }
+    for (variable, value, allowed) in [
+        ("HIP_HRR_REPLAY_ALLOC_PAD_FACTOR", "0", "a whole number from 1 to 4096"),
+        ("HIP_HRR_REPLAY_ALLOC_PAD_FACTOR", "4097", "a whole number from 1 to 4096"),
+        ("HIP_HRR_REPLAY_ALLOC_PAD_MAX", "1G", "a whole number of bytes"),
+        ("HIP_HRR_REPLAY_ZERO_INIT", "yes", "0 or 1"),
+        ("HIP_HRR_REPLAY_FILL_BYTE", "256", "a byte, 0 to 255"),
+        ("HIP_HRR_REPLAY_DIVERGENCE_ABORT", "7", "a fraction from 0 to 1 (0: never stop)"),
+        ("HIP_HRR_REPLAY_DIVERGENCE_ABORT", "nan", "a fraction from 0 to 1 (0: never stop)"),
+        ("HIP_HRR_REPLAY_DIVERGENCE_MIN_SAMPLES", "-1", "a whole number of results"),
+        ("HIP_HRR_D2H_ATOL", "inf", "a number of 0 or more, such as 1e-3"),
+        ("HIP_HRR_D2H_RTOL", "-1", "a number of 0 or more, such as 1e-3"),
+        ("HIP_HRR_REPLAY_SYNC_WATCHDOG_MS", "soon", "a whole number of 0 or more"),
+        ("HIP_HRR_REPLAY_PROGRESS_KERNELS", "-1", "a whole number of 0 or more"),
+        ("HIP_HRR_REPLAY_PROGRESS_SECONDS", "0.5", "a whole number of 0 or more"),
+        ("RUST_LOG", "hrr=loud", "error, warn, info or debug"),
+        ("HRR_REPLAY_CHAOS", "abc", "a whole number (0: off)"),
+        ("HRR_REPLAY_MUTATE", "drop:hipNothing", "drop-edges, ignore-device, "),
+    ] {
+        let run = Replay::of_recording(&recording).env(variable, value).run().run;
+        run.expect_code(1);
+        let wanted = format!("{variable}={value:?} cannot be used; set it to {allowed}");
+        assert!(run.stderr.lines().next().is_some_and(|line| line.contains(&wanted)), "{wanted}\n{run}");
+        assert!(!run.stdout.contains("PASS"), "{run}");
+        // Set to nothing it counts as unset.
+        Replay::of_recording(&recording).env(variable, "").run().expect_pass();
+    }
+    // An option goes before its variable.
+    let replay = Replay::of_recording(&recording).env("HIP_HRR_REPLAY_SYNC_WATCHDOG_MS", "soon");
+    replay.args(["--sync-watchdog-ms", "60000"]).run().expect_pass();
+    let rank = Replay::of_recording(&recording).env("SLURM_PROCID", "first").args(["--rank", "own"]).run().run;
+    expect_refusal(&rank, &["SLURM_PROCID=\"first\" cannot be used; set it to the rank that the launcher gives"]);
 }
 
 #[test]

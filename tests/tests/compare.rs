@@ -186,3 +186,26 @@ fn a_runtime_is_not_compared_with_itself() {
     let finished = compared(Path::new("nothing"), &lib, &lib);
     assert!(finished.expect_code(2).stderr.contains("are the same file"), "{finished}");
 }
+
+/// Formerly an archive was told by its name alone.
+#[test]
+fn a_packed_archive_may_have_any_name() {
+    let recording = recorded_as("saxpy_reduce");
+    let scratch = Scratch::new("compare");
+    let (packed, report) = (scratch.path().join("sent"), scratch.path().join("report.json"));
+    let program = |name: &str| {
+        let mut command = Command::new(built::output(&format!("bin/{name}")));
+        with_clean_environment(&mut command);
+        command
+    };
+    let limit = Duration::from_secs(60);
+    run(program("hrr-playback").arg("--pack").arg(&recording.archive).arg(&packed), limit).expect_code(0);
+    run(program("hrr-playback").arg(&packed).arg("--info").arg("--report").arg(&report), limit).expect_code(0);
+    let compared = run(program("hrr-perf").arg("compare").arg(&packed).arg(&report), limit);
+    compared.expect_code(0);
+    let wrong = scratch.path().join("wrong.hrrz");
+    std::fs::write(&wrong, "no archive").unwrap();
+    let refused = run(program("hrr-perf").arg("compare").arg(&wrong).arg(&report), limit);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("wrong.hrrz") && refused.stderr.contains("packed archive"), "{refused}");
+}

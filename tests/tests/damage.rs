@@ -4,44 +4,23 @@
 //! `HRR_FLIPS=10000 HRR_CUTS=200` makes as many changes; by default there are few, for each costs a replay.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use hrr_format::archive::Archive;
-use hrr_tests::built;
 use hrr_tests::process::{End, Finished, run, with_clean_environment};
+use hrr_tests::random::Random;
 use hrr_tests::recording::{Contents, Scratch, record};
 use hrr_tests::replaying::Replay;
 use hrr_tests::workload::Workload;
+use hrr_tests::{built, files};
 
 /// Copies of every kind and no kernel: a kernel that is given other arguments may do anything.
 const PROGRAM: &str = "sweep_copies";
 
 fn count(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(otherwise)
-}
-
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
 }
 
 /// What a replay of damaged files may come to.
@@ -94,8 +73,8 @@ fn a_recording_with_wrong_bytes_or_files_cut_never_passes_for_what_it_is_not() {
         .map(|entry| (entry.offset_bytes, entry.offset_bytes + entry.len_bytes))
         .collect();
     drop(archive);
-    let files = files(&recording.archive);
-    let mut random = Random(0x0123_4567_89ab_cdef);
+    let files = files::below(&recording.archive);
+    let mut random = Random::new(0x0123_4567_89ab_cdef);
     let (flips, cuts) = (count("HRR_FLIPS", 40), count("HRR_CUTS", 12));
     let (mut passes, mut repaired_passes) = (0, 0);
     for number in 0..flips + cuts {
@@ -141,7 +120,7 @@ fn a_packed_recording_with_wrong_bytes_never_passes_for_what_it_is_not() {
     playback(&["--pack", &text(&recording.archive), &text(&path)]).expect_code(0);
     let good = fs::read(&path).unwrap();
     let right = passed(&path, "as it is").expect("it passes");
-    let mut random = Random(0x0fed_cba9_8765_4321);
+    let mut random = Random::new(0x0fed_cba9_8765_4321);
     let (flips, cuts) = (count("HRR_FLIPS", 40) / 2, count("HRR_CUTS", 12));
     let mut passes = 0;
     for number in 0..flips + cuts {

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use hrr_tests::built;
 use hrr_tests::process::{run, with_clean_environment};
 use hrr_tests::recording::Scratch;
+use hrr_tests::{built, files};
 
 /// Runs the commands of a page's `console` blocks, one after the other, in a folder that has the built outputs as a build of
 /// the repository leaves them; then looks for what the page promises.
@@ -91,6 +91,24 @@ fn every_command_of_replaying_does_what_the_page_says() {
         ],
         &["order.log", "tables"],
     );
+}
+
+/// Tables have a row a line, and what a program printed stays as it was.
+#[test]
+fn no_line_of_prose_is_longer_than_the_pages_are_wide() {
+    const COLUMNS: usize = 132;
+    let root = built::repository();
+    let pages = files::below(&root.join("docs"));
+    let pages = pages.into_iter().chain(["README.md", "ARCHITECTURE.md", "PRIVACY.md"].map(|page| root.join(page)));
+    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let mut inside = false;
+        for (number, line) in text.lines().enumerate() {
+            inside ^= line.starts_with("```");
+            let is_long = line.chars().count() > COLUMNS && !inside && !line.starts_with('|');
+            assert!(!is_long, "{}:{}: {line}", page.display(), number + 1);
+        }
+    }
 }
 
 #[test]

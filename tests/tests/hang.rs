@@ -122,6 +122,36 @@ fn a_launch_that_is_waited_for_is_the_call_that_hangs() {
     assert_eq!(worker["operation"]["kernel"], "spin_until", "the launch that the device is waited for\n{diagnosis:#}");
 }
 
+/// The stream waits for a value that the program writes later: an added wait behind the first call cannot end, and says why.
+#[test]
+fn a_wait_that_replay_added_says_so() {
+    let recording = record(&Workload::new("hang_cases", &["released"]), Contents::Recorded);
+    let replay = || Replay::of_recording(&recording).args(["--sync-watchdog-ms", "500"]);
+    replay().run().run.expect_code(0);
+    for option in ["--sync-after-launch", "--sync-after-event"] {
+        let run = replay().args([option]).run().run;
+        run.expect_code(124);
+        assert!(run.stderr.contains("--sync-after-event's; where a stream waits for what a later call"), "{run}");
+    }
+}
+
+/// Formerly the processes of an archive all wrote to one file.
+#[test]
+fn each_process_has_a_diagnosis_of_its_own() {
+    let scratch = Scratch::new("hang");
+    let archive = recorded_hang(&scratch, "hang", &[]);
+    let file = scratch.path().join("diagnosis.json");
+    let text = file.to_str().expect("scratch paths are UTF-8");
+    let arguments = ["--all-processes", "--sync-watchdog-ms", "400", "--triage", text];
+    Replay::of(&archive).args(arguments).run().run.expect_code(124);
+    let files = hrr_tests::files::below(scratch.path());
+    let own = |path: &&std::path::PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with("diagnosis.pid-") && name.ends_with(".json")
+    };
+    assert_eq!((files.iter().filter(own).count(), file.exists()), (1, false), "{files:?}");
+}
+
 #[test]
 fn a_value_that_nobody_writes_is_named() {
     let scratch = Scratch::new("hang");

@@ -73,6 +73,16 @@ whole! {
     every_descriptor_is_closed_and_its_number_taken: "descriptors";
     faults_are_the_programs_own: "own_faults";
     the_runtime_is_loaded_again_and_again: "loaded_again";
+    // Formerly it was found by its path alone, which led nowhere then.
+    the_root_directory_is_another: "other_root";
+    the_root_file_system_is_another: "pivoted";
+    rights_are_given_up: "rights";
+    the_process_may_not_be_looked_into: "undumpable";
+    // Formerly the recorder's descriptors took the numbers that the program had got without it.
+    descriptors_have_the_numbers_they_had: "numbers";
+    every_descriptor_is_closed_at_once: "all_closed";
+    calls_are_made_on_a_small_stack_for_signals: "other_stack";
+    stacks_are_limited: "little_stack";
     main_returns_while_threads_are_in_calls: "leaves_busy";
     main_leaves_before_its_threads: "main_leaves";
 }
@@ -119,6 +129,70 @@ fn files_may_be_small() {
     let (_scratch, recorded) = expect_told("small_files", "Capture stopped: ");
     assert!(recorded.run.stderr.contains("File too large"), "{}", recorded.run);
     assert!(recorded.calls("hipMalloc") >= 2);
+}
+
+/// Formerly the manifest was written past the limit, and the signal that this raises ended the program.
+#[test]
+fn files_may_be_too_small_for_any_recording() {
+    let (_scratch, recorded) = expect_told("tiny_files", "Capture disabled: ");
+    assert!(recorded.run.stderr.contains("File too large"), "{}", recorded.run);
+}
+
+#[test]
+fn files_may_be_small_from_some_time_on() {
+    let (_scratch, recorded) = expect_told("files_shrink", "Capture stopped: ");
+    assert!(recorded.run.stderr.contains("File too large"), "{}", recorded.run);
+    assert!(recorded.calls("hipMalloc") >= 2);
+}
+
+/// Threads that have a file go on being recorded until one of them needs another.
+#[test]
+fn rights_are_given_up_before_threads_are_made() {
+    let scratch = Scratch::new("rights_and_threads");
+    let recorded = recorded_as_alone(&scratch, "rights_and_threads");
+    if !recorded.run.stdout.contains("not allowed") {
+        assert!(recorded.run.stderr.contains("Permission denied"), "{}", recorded.run);
+        assert!(recorded.calls("hipGetDevice") >= 50_000);
+    }
+}
+
+#[test]
+fn a_filter_of_system_calls_forbids_files() {
+    let (_scratch, recorded) = expect_told("filtered", "Capture stopped: ");
+    assert!(recorded.run.stderr.contains("Operation not permitted"), "{}", recorded.run);
+    assert!(recorded.calls("hipMalloc") >= 2);
+    let (_scratch, recorded) = expect_told("filtered_first", "Capture disabled: ");
+    assert!(recorded.run.stderr.contains("Operation not permitted"), "{}", recorded.run);
+}
+
+/// What is said on standard error ends no program: not where nobody reads it any more, nor where it is full.
+#[test]
+fn nobody_reads_standard_error() {
+    use std::os::fd::AsRawFd;
+    let scratch = Scratch::new("unread");
+    let program = compile(&scratch, "hostile", "hostile", &[LINKED, &["-Wno-unused-parameter"]].concat());
+    let record_into = |standard_error: std::io::PipeWriter, root: &str| {
+        let mut child = command(&program, &["leaf"]);
+        hrr_tests::recording::recorded(
+            &mut child,
+            &scratch.path().join(root),
+            hrr_tests::recording::Contents::Recorded,
+        );
+        let status = child.stderr(standard_error).stdout(std::process::Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(11), "{status}");
+        check(&scratch.path().join(root)).expect_code(0);
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    record_into(writer, "closed.hrr");
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let number = writer.as_raw_fd();
+    // SAFETY: changes the flags of a descriptor that is open.
+    let set = |flags: libc::c_int| unsafe { libc::fcntl(number, libc::F_SETFL, flags) };
+    assert_eq!(set(libc::O_NONBLOCK), 0);
+    while std::io::Write::write(&mut writer, &[b'x'; 4096]).is_ok() {}
+    assert_eq!(set(0), 0);
+    record_into(writer, "full.hrr");
 }
 
 #[test]

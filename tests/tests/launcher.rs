@@ -290,3 +290,52 @@ fn what_was_asked_for_and_did_not_come_about_is_said() {
     assert!(verdict(&nowhere).contains("No file could be made in /nowhere"), "{nowhere}");
     launch(&scratch, &["check", "n.hrr"]).expect_code(0);
 }
+
+/// Formerly the program ignored no broken pipe, whatever the launcher was told to ignore, and had a standard input that was closed.
+#[test]
+fn a_program_is_started_as_the_launcher_was() {
+    let scratch = Scratch::new("started-as");
+    let launcher = format!("{} -q -o none.hrr --", text(&launcher()));
+    for around in ["trap '' PIPE; exec", "exec 0<&-; exec", "trap '' HUP USR1; exec", "exec"] {
+        for program in ["grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status", "ls /proc/self/fd"] {
+            let run_by = |launcher: &str| {
+                let mut command = Command::new("sh");
+                with_clean_environment(&mut command);
+                run(command.arg("-c").arg(format!("{around} {launcher} {program}")).current_dir(scratch.path()), LIMIT)
+            };
+            let plain = run_by("");
+            plain.expect_code(0);
+            let launched = run_by(&launcher);
+            launched.expect_code(0);
+            assert_eq!(launched.stdout, plain.stdout, "{around} {program}");
+        }
+    }
+}
+
+/// Formerly the program went on without anybody to end it: that signal cannot be passed on.
+#[test]
+fn who_kills_the_launcher_kills_the_program() {
+    use std::io::Read as _;
+    let scratch = Scratch::new("killed");
+    let mut command = command(
+        &scratch,
+        &[
+            "-o",
+            "none.hrr",
+            "--",
+            "sh",
+            "-c",
+            "echo started; i=0; while [ $i -lt 5000000 ]; do i=$((i+1)); done; echo ended",
+        ],
+    );
+    let mut launched = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut output = launched.stdout.take().unwrap();
+    let mut started = [0; 8];
+    output.read_exact(&mut started).unwrap();
+    launched.kill().unwrap();
+    launched.wait().unwrap();
+    // Its end closes the pipe.
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "the program ran on");
+}

@@ -149,3 +149,26 @@ fn memory_that_another_process_exported_is_refused_by_that_processs_name() {
     let child = processes.iter().map(|process| process.pid).find(|pid| pid != parent).unwrap();
     assert!(run.stderr.contains(&format!("{imports} {child} of this archive exported it")), "{child}\n{run}");
 }
+
+/// Children that are forked before the program uses HIP: their archives begin with the code that it registered, which they have no
+/// calls for.
+#[test]
+fn forked_children_are_replayed_with_the_code_that_they_inherited() {
+    let scratch = Scratch::new("forked");
+    let root = scratch.path().join("forked.hrr");
+    let mut command = Command::new(built::output("bin/hrr-capture"));
+    with_clean_environment(&mut command);
+    command.args(["-q", "--content", "-o"]).arg(&root).arg("--").arg(built::output("workloads/forked"));
+    command.env("LD_LIBRARY_PATH", built::libraries());
+    run(&mut command, LIMIT).expect_code(0);
+    let found = ArchiveRoot::open(&root).unwrap().processes;
+    assert_eq!(found.len(), 3, "{found:?}");
+    for process in &found {
+        let info = Replay::of(&process.path).args(["--info"]).run().run;
+        assert!(info.stdout.contains("Replayable   : yes"), "{info}");
+        for threads in ["1", "0"] {
+            let checks = Replay::of(&process.path).args(["--threads", threads]).run().expect_pass();
+            assert!(checks.pass >= 2, "{checks:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
-//! Python packages that bring their own way to HIP: ROCm's bindings (`hip-python`) and tinygrad's runtime.
+//! Python packages that bring their own way to HIP: ROCm's bindings (`hip-python`), tinygrad's runtime, and Triton's driver.
 //!
 //! Which Python is asked is `HRR_PYTHON`, or `python3`. A package that it lacks is said, and its test proves nothing then:
-//! `python3 -m venv V && V/bin/pip install hip-python tinygrad numpy`, then `HRR_PYTHON=V/bin/python`.
+//! `python3 -m venv V && V/bin/pip install hip-python tinygrad triton numpy`, then `HRR_PYTHON=V/bin/python`.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -53,6 +53,14 @@ fn replayed(script: &str, modules: &str, threads: usize) -> Option<u64> {
 fn rocms_own_bindings_are_recorded_and_replayed() {
     if let Some(passed) = replayed("hip_bindings", "rocm.bindings.hip, numpy", 4) {
         assert_eq!(passed, 15, "four rounds and a memory set of three threads");
+    }
+}
+
+/// All of Triton but its compiler: the module that it compiles for itself, which finds what it calls by `hipGetProcAddress`.
+#[test]
+fn tritons_hip_driver_is_recorded_and_replayed() {
+    if let Some(passed) = replayed("triton_hip", "triton, numpy", 1) {
+        assert_eq!(passed, 1);
     }
 }
 

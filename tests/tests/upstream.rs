@@ -411,6 +411,67 @@ fn exchanged(table: &str, api: &str, field: &str) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
+#[test]
+fn a_table_of_layouts_that_cannot_be_used_is_named() {
+    let cases = Cases::of(&["linear_v7"]);
+    let replay = |table: &str| Replay::of(&cases.join("linear_v7")).env("HIP_HRR_UPSTREAM_RECORDS", table).run();
+    for (table, wanted) in
+        [("/nonexistent", "No such file or directory"), ("/dev/null", "it has no row; give a table like")]
+    {
+        let run = replay(table).run;
+        run.expect_code(1);
+        assert!(
+            run.stderr.contains(&format!("HIP_HRR_UPSTREAM_RECORDS={table}: ")) && run.stderr.contains(wanted),
+            "{run}"
+        );
+    }
+    replay("").expect_pass();
+}
+
+/// Formerly such a file passed with the calls that were left.
+#[test]
+fn a_file_that_ends_before_its_manifest_says_is_refused() {
+    let cases = Cases::of(&["linear_v7"]);
+    let case = cases.join("linear_v7");
+    let events = case.join("pid-4242/events.bin");
+    let whole = std::fs::read(&events).expect("the case has events");
+    let scratch = Scratch::new("upstream-cut");
+    let target = scratch.path().join("target");
+    for (kept, found) in [
+        (whole.len() - 44, "it ends behind "),
+        (whole.len() - 20, "24 bytes are no record header"),
+        (whole.len() / 2, "at byte "),
+        (8, "it ends behind 0 records, without a trailer"),
+    ] {
+        std::fs::write(&events, &whole[..kept]).expect("the case is writable");
+        let replayed = Replay::of(&case).run().run;
+        replayed.expect_code(1);
+        let (text, path) = (path_text(&target), path_text(&case));
+        for run in [replayed, playback(&["--convert", path, text]), playback(&["--pack", path, text])] {
+            run.expect_code(1);
+            let line = run.stderr.lines().next().unwrap_or_default();
+            assert!(
+                line.contains("events.bin is cut short: its manifest says") && line.contains(found),
+                "{found}\n{run}"
+            );
+            assert!(!target.exists(), "{run}");
+        }
+        let info = playback(&["--info", path]);
+        assert!(info.expect_code(0).stdout.contains("incomplete"), "{info}");
+        playback(&["--verify", path]).expect_code(1);
+    }
+    std::fs::write(&events, &whole).expect("the case is writable");
+    check(&case, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+    // What there is of it is had by repair.
+    std::fs::write(&events, &whole[..whole.len() - 44]).expect("the case is writable");
+    playback(&["--repair", path_text(&case)]).expect_code(0);
+    check(&case, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("scratch paths are UTF-8")
+}
+
 /// A file cut anywhere, or with any byte changed, is read, refused or replayed: nothing hangs or crashes.
 #[test]
 fn damaged_files_never_crash() {

@@ -164,9 +164,9 @@ fn a_later_window_begins_when_the_one_before_it_is_done() {
     }
 }
 
-fn with_windows_of_its_own(what: &str) -> (Scratch, program::Recorded) {
+fn with_windows_of_its_own(source: &str, what: &str) -> (Scratch, program::Recorded) {
     let scratch = Scratch::new(what);
-    let program = program::compile(&scratch, "reopened", "reopened", program::LINKED);
+    let program = program::compile(&scratch, source, what, program::LINKED);
     let mut command = program::command(&program, &[what]);
     command.env("HIP_HRR_CAPTURE_WINDOW", "api");
     let recorded = program::record(&scratch, command);
@@ -177,7 +177,7 @@ fn with_windows_of_its_own(what: &str) -> (Scratch, program::Recorded) {
 /// Memory that a window made was no part of what a later one restored.
 #[test]
 fn a_later_window_restores_what_an_earlier_one_made() {
-    let (_scratch, recorded) = with_windows_of_its_own("made");
+    let (_scratch, recorded) = with_windows_of_its_own("reopened", "made");
     assert!(recorded.run.stderr.contains("Window 3 opened"), "{}", recorded.run);
     for (threads, order) in [("0", "capture"), ("1", "deps")] {
         let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
@@ -185,10 +185,20 @@ fn a_later_window_restores_what_an_earlier_one_made() {
     }
 }
 
+/// Of an import the export was dropped, once what was exported had ended.
+#[test]
+fn a_window_brings_the_exports_that_imports_rest_on() {
+    let (_scratch, recorded) = with_windows_of_its_own("windows", "imported");
+    for (threads, order) in [("0", "capture"), ("1", "deps")] {
+        let replay = Replay::of(&recorded.root).args(["--threads", threads, "--order", order]);
+        assert_eq!(replay.run().expect_pass().pass, 2);
+    }
+}
+
 /// The recorder waited for the device, whose work waited for the program.
 #[test]
 fn a_window_is_opened_later_where_work_waits_for_the_program() {
-    let (_scratch, recorded) = with_windows_of_its_own("waits");
+    let (_scratch, recorded) = with_windows_of_its_own("reopened", "waits");
     assert!(
         recorded.run.stderr.contains("A window is opened later: work on a device has not ended"),
         "{}",

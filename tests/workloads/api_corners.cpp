@@ -607,6 +607,29 @@ void inner_addresses() {
   });
 }
 
+// Memory that is pinned already, whole and in part, is refused; what is no code at all is too. What was there before stays.
+void refused_twice() {
+  Words words = fresh(4 * kCount);
+  CHECK(hipHostRegister(words.data(), words.size() * 4, hipHostRegisterMapped));
+  for (int r = 0; r < rounds; r++) {
+    REQUIRE(hipHostRegister(words.data(), words.size() * 4, 0) != hipSuccess, "pinned twice");
+    REQUIRE(hipHostRegister(words.data() + kCount, kBytes, 0) != hipSuccess, "a part was pinned twice");
+    hipModule_t module;
+    const char nothing[64] = {};
+    REQUIRE(hipModuleLoadData(&module, nothing) != hipSuccess, "zeros were loaded");
+    (void)hipGetLastError();
+    uint32_t* device;
+    CHECK(hipHostGetDevicePointer(reinterpret_cast<void**>(&device), words.data(), 0));
+    DeviceWords data(kCount);
+    Words expected = fresh();
+    upload(data, expected);
+    LAUNCH(mix_from, blocks(), kThreads, 0, nullptr, data, device + kCount, 5, kCount);
+    host_mix_from(expected, Words(words.begin() + kCount, words.begin() + 2 * kCount), 5);
+    EXPECT_WORDS(data, expected);
+  }
+  CHECK(hipHostUnregister(words.data()));
+}
+
 const std::map<std::string, std::function<void()>> cases = {
     {"struct_copies", struct_copies},       {"configured", configured},
     {"array_graphs", array_graphs},         {"overlapping_pieces", overlapping_pieces},
@@ -615,7 +638,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"trimmed_pools", trimmed_pools},       {"refused_copies", refused_copies},
     {"batched_values", batched_values},     {"managed_halves", managed_halves},
     {"uploaded_graphs", uploaded_graphs},   {"inner_addresses", inner_addresses},
-    {"masked_values", masked_values},
+    {"masked_values", masked_values},       {"refused_twice", refused_twice},
 };
 
 }  // namespace

@@ -342,6 +342,49 @@ void released_from_async_copy() {
   require_data(more, more_expected, held, "enqueued while another thread was held");
 }
 
+// While one thread asks whether a stream is idle, which it is, another makes the stream wait for work that the first lets go
+// afterwards. The answer came before the other's call, or there would never have been one.
+void overlooked_enqueue() {
+  hipStream_t held = new_stream(), other = new_stream(), asked = new_stream();
+  hipEvent_t event = new_event();
+  DeviceWords data(n), flags(rounds);
+  Words expected(n);
+  host_iota(expected, 1);
+  CHECK(hipMemset(flags, 0, flags.bytes()));
+  CHECK(hipDeviceSynchronize());
+  LAUNCH(iota, blocks(), kThreads, 0, asked, data, 1, n);
+  CHECK(hipStreamSynchronize(asked));
+  std::atomic<int> held_up{0}, asking{0}, enqueued{0}, answered{0};
+  run_threads(2, [&](int t) {
+    for (int r = 0; r < rounds; r++) {
+      if (t == 0) {
+        while (held_up.load() <= r) std::this_thread::yield();
+        asking = r + 1;
+        // The test makes this call last for some milliseconds.
+        CHECK(hipStreamQuery(asked));
+        answered = r + 1;
+        while (enqueued.load() <= r) std::this_thread::yield();
+        CHECK(hipStreamWriteValue32(other, flags + r, 1, 0));
+        CHECK(hipStreamSynchronize(asked));
+      } else {
+        while (answered.load() < r) std::this_thread::yield();
+        CHECK(hipStreamSynchronize(asked));
+        CHECK(hipStreamWaitValue32(held, flags + r, 1, hipStreamWaitValueEq, 0xffffffffu));
+        CHECK(hipEventRecord(event, held));
+        held_up = r + 1;
+        while (asking.load() <= r) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+        CHECK(hipStreamWaitEvent(asked, event, 0));
+        while (answered.load() <= r) std::this_thread::yield();
+        LAUNCH(mix, blocks(), kThreads, 0, asked, data, factor_of(r, 1), 1, n);
+        host_mix(expected, factor_of(r, 1), 1);
+        enqueued = r + 1;
+      }
+    }
+  });
+  require_data(data, expected, asked, "enqueued while another thread looked");
+}
+
 // Two threads capture at once, in each capture mode, and each launches the other's graph.
 void two_captures() {
   const hipStreamCaptureMode modes[] = {hipStreamCaptureModeThreadLocal, hipStreamCaptureModeGlobal,
@@ -703,6 +746,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"busy_device_sync", busy_device_sync},
     {"released_by_another", released_by_another},
     {"released_from_async_copy", released_from_async_copy},
+    {"overlooked_enqueue", overlooked_enqueue},
     {"two_captures", two_captures},
     {"fork_join_capture", fork_join_capture},
     {"racing_frees", racing_frees},

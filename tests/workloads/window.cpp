@@ -2,6 +2,7 @@
 // each iteration launches a kernel on memory that earlier ones wrote, a graph whose making is long past, a kernel of a
 // module, and changes a variable, in turn that of a module; results are read back at the end of every iteration.
 // usage: window [iterations] [how windows are opened: -, api FROM TO, signal FROM TO, pace MILLISECONDS]
+//        window [iterations] twice FROM TO: with everything made in a first window up to FROM, and a second one from TO on
 #include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@ struct Shared {
   hipArray_t array, volume;
   hipMipmappedArray_t mipmap;
   uint32_t *plain, *pooled, *pitched, *other_data, *freed, *pinned;
+  // The first element of the array, of the volume's slices and of the mipmap's level.
+  uint32_t first;
   size_t pitch;
 };
 
@@ -39,6 +42,21 @@ void copy_volume(hipArray_t volume, uint32_t* words, hipMemcpyKind kind, size_t 
   (kind == hipMemcpyHostToDevice ? copy.dstPos : copy.srcPos) = make_hipPos(0, 0, 1);
   copy.extent = make_hipExtent(width, 4, 2);
   copy.kind = kind;
+  CHECK(hipMemcpy3D(&copy));
+}
+
+// Changes the first element of an array, or of the second slice of a volume.
+void put_first(hipArray_t array, uint32_t value) {
+  CHECK(hipMemcpy2DToArray(array, 0, 0, &value, sizeof value, sizeof value, 1, hipMemcpyHostToDevice));
+}
+
+void put_first_of_volume(hipArray_t volume, uint32_t value) {
+  hipMemcpy3DParms copy = {};
+  copy.dstArray = volume;
+  copy.srcPtr = make_hipPitchedPtr(&value, sizeof value, 1, 1);
+  copy.dstPos = make_hipPos(0, 0, 1);
+  copy.extent = make_hipExtent(1, 1, 1);
+  copy.kind = hipMemcpyHostToDevice;
   CHECK(hipMemcpy3D(&copy));
 }
 
@@ -168,10 +186,15 @@ void iterate(Shared& s, int i) {
   CHECK(hipMemcpy2D(rows.data(), 100, s.pitched, s.pitch, 100, 40, hipMemcpyDeviceToHost));
   CHECK(hipMemcpy2DFromArray(texels.data(), 64, s.array, 0, 0, 64, 4, hipMemcpyDeviceToHost));
   REQUIRE(texels[63] == 7063, "the array's last element is %u", texels[63]);
+  REQUIRE(i == 0 || texels[0] == s.first, "the array's first element is %u", texels[0]);
+  const uint32_t before = s.first;
+  s.first = 9000 + uint32_t(i);
+  put_first(s.array, s.first);
   if (s.volume) {
     Words volume(64);
     copy_volume(s.volume, volume.data(), hipMemcpyDeviceToHost, 8);
-    REQUIRE(volume[0] == 7032 && volume[63] == 7063, "the volume has %u and %u", volume[0], volume[63]);
+    REQUIRE(volume[0] == (i == 0 ? 7032 : before) && volume[63] == 7063, "the volume has %u and %u", volume[0], volume[63]);
+    put_first_of_volume(s.volume, s.first);
   }
   if (s.mipmap) {
     hipArray_t level;
@@ -179,6 +202,8 @@ void iterate(Shared& s, int i) {
     CHECK(hipGetMipmappedArrayLevel(&level, s.mipmap, 1));
     CHECK(hipMemcpy2DFromArray(small.data(), 32, level, 0, 0, 32, 4, hipMemcpyDeviceToHost));
     REQUIRE(small[31] == 7039, "the second level's last element is %u", small[31]);
+    REQUIRE(i == 0 || small[0] == before, "the second level's first element is %u", small[0]);
+    put_first(level, s.first);
   }
   CHECK(hipStreamDestroy(brief));
 }
@@ -195,6 +220,8 @@ int main(int argc, char** argv) {
   int devices = 0;
   CHECK(hipGetDeviceCount(&devices));
   Shared shared = {};
+  const bool twice = how == "twice";
+  if (twice && start) REQUIRE(start() == 0, "no window");
   make(shared, argv[0]);
   set_far_value(devices);
   Turns turns;
@@ -205,6 +232,8 @@ int main(int argc, char** argv) {
         // To this thread: then it has arrived when the call returns, which a signal to the process need not have.
         if (how == "signal" && (opens || closes)) REQUIRE(raise(SIGUSR2) == 0, "no signal");
         if (how == "api" && opens && start) REQUIRE(start() == 0, "no window");
+        if (twice && opens && stop) REQUIRE(stop() == 0, "no end of the window");
+        if (twice && closes && start) REQUIRE(start() == 0, "no second window");
         if (how == "api" && closes && stop) REQUIRE(stop() == 0, "no end of the window");
         if (how == "pace") usleep(from * 1000);
         iterate(shared, i);

@@ -20,8 +20,8 @@ pub(crate) struct Allocations {
     reserved: RwLock<BTreeSet<u64>>,
     /// Memory that is mapped into reserved ranges.
     mapped: RwLock<BTreeMap<u64, u64>>,
-    /// First addresses of memory that was made, or mapped, while a window was open.
-    in_window: RwLock<BTreeSet<u64>>,
+    /// First addresses of memory that was made, or mapped, while a window was open, with the thread's device then.
+    in_window: RwLock<BTreeMap<u64, i32>>,
 }
 
 impl Allocations {
@@ -45,19 +45,24 @@ impl Allocations {
     }
 
     /// Remembers that memory was made or mapped while a window was open: the archive has the call.
-    pub(crate) fn made_in_window(&self, address: u64) {
-        self.in_window.write().unwrap_or_else(PoisonError::into_inner).insert(address);
+    pub(crate) fn made_in_window(&self, address: u64, device: i32) {
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).insert(address, device);
+    }
+
+    /// A device was reset: what windows made there is gone.
+    pub(crate) fn forget_window(&self, device: i32) {
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).retain(|_, of| *of != device);
     }
 
     /// Whether memory that begins at an address was made or mapped while a window was open.
     pub(crate) fn is_of_window(&self, address: u64) -> bool {
-        self.in_window.read().unwrap_or_else(PoisonError::into_inner).contains(&address)
+        self.in_window.read().unwrap_or_else(PoisonError::into_inner).contains_key(&address)
     }
 
     /// Memory in a reserved range is there no more.
     pub(crate) fn unmap(&self, address: u64, len_bytes: u64) {
         let gone = address..address.saturating_add(len_bytes);
-        self.in_window.write().unwrap_or_else(PoisonError::into_inner).retain(|start| !gone.contains(start));
+        self.in_window.write().unwrap_or_else(PoisonError::into_inner).retain(|start, _| !gone.contains(start));
         self.mapped.write().unwrap_or_else(PoisonError::into_inner).retain(|start, _| !gone.contains(start));
     }
 

@@ -12,7 +12,7 @@
 //! A result whose memory is given back or written again before it is observed never will be, and its snapshot is dropped.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -96,6 +96,15 @@ pub(crate) struct HostResult {
     pub(crate) trust: Trust,
 }
 
+/// What writes a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// The copy that the call enqueues.
+    Copy,
+    /// A node of the graph that the call launches.
+    Graph,
+}
+
 /// A result that was observed.
 #[derive(Debug)]
 pub(crate) struct Observed {
@@ -143,6 +152,10 @@ struct Pending {
     event: u64,
     sequence: u64,
     snapshot: Option<Buffer>,
+    /// It is of a graph.
+    of_graph: bool,
+    /// Hash of what the memory held when the program waited for an event inside the graph, before the graph was done.
+    early: Option<blake3::Hash>,
     /// Copies that read the result from host memory and were enqueued before it was there.
     readers: Vec<Reader>,
 }
@@ -176,6 +189,8 @@ struct State {
     order: EventOrder,
     /// Events that can be used again, by device.
     events: HashMap<i32, Vec<u64>>,
+    /// Events that nodes of graphs record.
+    graph_events: HashSet<u64>,
 }
 
 impl PendingResults {
@@ -185,7 +200,7 @@ impl PendingResults {
 
     /// Remembers the results of a copy that was just enqueued on a stream. Earlier results in the same memory that the
     /// program has not seen will never be seen.
-    pub(crate) fn add(&self, results: &[HostResult], stream: u64) {
+    pub(crate) fn add(&self, results: &[HostResult], stream: u64, writer: Writer) {
         let _last_error = LastError::keep();
         let device = runtime::device_of(stream);
         let blocking = runtime::waits_for_null_stream(stream);
@@ -213,6 +228,8 @@ impl PendingResults {
                 event,
                 sequence,
                 snapshot: None,
+                of_graph: writer == Writer::Graph,
+                early: None,
                 readers: Vec::new(),
             });
             if state.pending.len() > MAX_PENDING {
@@ -283,6 +300,11 @@ impl PendingResults {
         self.state().order.record(event, stream, sequence());
     }
 
+    /// A node of a graph records the event when the graph is launched.
+    pub(crate) fn graph_event(&self, event: u64) {
+        self.state().graph_events.insert(event);
+    }
+
     /// The program made a stream wait for an event.
     pub(crate) fn stream_waits(&self, stream: u64, event: u64) {
         let stream = identity(stream);
@@ -300,7 +322,8 @@ impl PendingResults {
         let complete = self.complete(waited);
         let null_stream = if waited == Waited::NullStream { identity(0) } else { NO_STREAM };
         let mut state = self.state();
-        let State { pending, order, .. } = &mut *state;
+        let State { pending, order, graph_events, .. } = &mut *state;
+        let inside_graph = matches!(waited, Waited::Event(event) if graph_events.contains(&event));
         let mut lost = Vec::new();
         let mut observed = Vec::new();
         for pending in pending.iter_mut() {
@@ -327,12 +350,26 @@ impl PendingResults {
                 }
             }
             let HostResult { number, region, trust } = pending.result;
+            if inside_graph && !complete && pending.of_graph && pending.sequence <= before && pending.early.is_none() {
+                // Which of its copies come before the event only the graph tells. The program may take this one for done, and go
+                // on to change the memory.
+                // SAFETY: as below.
+                match unsafe { writer.gather(&region, trust) } {
+                    Ok(Some(buffer)) => pending.early = Some(hash(&buffer)),
+                    Ok(None) | Err(_) => lost.push(pending.sequence),
+                }
+            }
             if pending.snapshot.is_none() && complete {
                 // The lock is held while the memory is read, so that its owner's own call cannot return, and the owner go on
                 // to change the memory, before that is done.
                 // SAFETY: trusted memory stays until HIP is told otherwise, which waits for this lock.
                 match unsafe { writer.gather(&region, trust) } {
+                    // It was copied after the event, or changed by the program: whose bytes these are cannot be told.
+                    Ok(Some(buffer)) if pending.early.is_some_and(|early| early != hash(&buffer)) => {
+                        lost.push(pending.sequence);
+                    }
                     Ok(Some(buffer)) => pending.snapshot = Some(buffer),
+                    Ok(None) if visible && pending.early.is_some() => lost.push(pending.sequence),
                     // SAFETY: as above.
                     Ok(None) if visible => match unsafe { writer.add(writer.blobs, number, &region, trust) } {
                         true => observed.push((pending.sequence, Observed { number, contents: None })),
@@ -408,6 +445,14 @@ impl PendingResults {
         }
         Some(result == 0)
     }
+}
+
+fn hash(buffer: &Buffer) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for piece in buffer.pieces() {
+        hasher.update(piece);
+    }
+    hasher.finalize()
 }
 
 impl State {

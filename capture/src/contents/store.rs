@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hrr_format::blob_store::{
-    ALIGN_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, PACK_BYTES, index_header, pack_file_name,
+    ALIGN_BYTES, ENTRY_BYTES, HEADER_BYTES, INDEX_FILE, IndexEntry, PACK_BYTES, index_header, pack_file_name,
 };
 
 use super::blob_writer::{BATCH_BYTES, Job};
@@ -120,6 +120,11 @@ impl Store {
     /// Numbers given out so far.
     pub(crate) fn numbers(&self) -> u64 {
         self.numbers.load(Ordering::Relaxed)
+    }
+
+    /// Numbers that point at contents by now.
+    pub(crate) fn stored(&self) -> u64 {
+        self.state().index_bytes.saturating_sub(HEADER_BYTES as u64) / ENTRY_BYTES as u64
     }
 
     /// Where it lies.

@@ -13,6 +13,7 @@ use hrr_format::stream_file::ContentsMode;
 use super::fork::install_fork_handler;
 use super::quiet::register_barrier;
 use super::{FORKED, GATE, PROCESS, Process, STARTING, current, gate};
+use crate::alive::Alive;
 use crate::clock::{self, Origin};
 use crate::config::{self, Config, Request};
 use crate::contents::allocations::Allocations;
@@ -25,7 +26,7 @@ use crate::kernels::Kernels;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::Background;
-use crate::{files, journal, manifest, notice, plan};
+use crate::{files, inherited, journal, manifest, notice, plan};
 
 /// Directories tried where one with this process id exists (after `exec`, or from an earlier process).
 const MAX_DIRECTORIES: u32 = 1000;
@@ -126,6 +127,7 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
     let pid = std::process::id();
     let root = config.root.clone();
     files::ensure_dir(&root).map_err(|error| (root.clone(), error))?;
+    files::hold(&root);
     let dir = new_process_dir(&root, pid)?;
     let events = dir.join(EVENTS_DIR);
     files::create_dir(&events).map_err(|error| (events, error))?;
@@ -152,12 +154,14 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         pid,
         parent_pid: std::os::unix::process::parent_id(),
         origin: Origin::now(),
+        command: manifest::command_line(),
         background: Background::start(),
         streams: Mutex::default(),
         threads: AtomicU32::new(0),
         closed_events: AtomicU64::new(0),
         unsized_launches: AtomicU64::new(0),
         manifest: Mutex::default(),
+        alive: Alive::default(),
     };
     let process: &'static Process = Box::leak(Box::new(process));
     manifest::write(process, manifest::Completeness::Begun)
@@ -165,6 +169,10 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
     // Best effort: readers look at the process directories themselves.
     let _ = manifest::write_root(process);
     PROCESS.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
+    // In front of a window the calls that are kept stand, and the parent's are not among them; a ring has no room for them.
+    if FORKED.load(Ordering::Relaxed) && process.windows.is_none() && process.rings.is_none() {
+        inherited::write(process);
+    }
     Ok(Some(process))
 }
 

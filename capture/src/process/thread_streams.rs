@@ -10,7 +10,7 @@ use hrr_format::stream_file::StreamHeader;
 use super::{PROCESS, Process, stop};
 use crate::unnoticed::Unnoticed;
 use crate::writer::{StreamIdentity, ThreadStream};
-use crate::{clock, notice, recorder};
+use crate::{clock, files, notice, recorder};
 
 /// The thread-exit key plus one; zero before it exists.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
@@ -95,7 +95,7 @@ impl Process {
         }
         if self.windows.is_some() && stream.events() == 0 {
             // A thread that made calls outside windows only. Where the file cannot be taken away it stays, empty.
-            if std::fs::remove_file(stream.file().path()).is_ok() {
+            if files::remove(stream.file().path()).is_ok() {
                 self.threads_gone.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -10,7 +10,7 @@ use hrr_format::record::{
 };
 
 use super::Scratch;
-use super::around::{before_launch, before_work};
+use super::around::{before_launch, before_work, reaches_out};
 use crate::contents::host_memory;
 use crate::os_handle::file_of;
 use crate::plan::Plan;
@@ -205,7 +205,7 @@ pub(super) unsafe fn write_general(
     words: &[u64],
     plan: &'static Plan,
 ) -> *mut u8 {
-    let _unnoticed = Unnoticed::new();
+    let _unnoticed = reaches_out(plan).then(Unnoticed::new);
     // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
     let Scratch { drafts, transfers, in_call, .. } = unsafe { stream.scratch() };
     let drafted = catch_unwind(AssertUnwindSafe(|| {
@@ -263,7 +263,12 @@ pub(crate) unsafe fn write_draft(record: *mut u8, draft: &Draft) {
         write_section_head(section, draft.tag, draft.param, draft.presence, draft.len_bytes);
         let payload = section.add(SECTION_HEADER_BYTES);
         match draft.source {
-            Source::Zeros | Source::AfterCall(_) | Source::FileAfterCall(_) | Source::Returned => {}
+            Source::Zeros
+            | Source::CaptureNodesAfterCall(_)
+            | Source::AfterCall(_)
+            | Source::FileAfterCall(_)
+            | Source::NamesAfterCall(_)
+            | Source::Returned => {}
             Source::Memory(address) => payload.copy_from_nonoverlapping(address, draft.len_bytes as usize),
             Source::Inline(bytes) => payload.copy_from_nonoverlapping(bytes.as_ptr(), draft.len_bytes as usize),
             Source::Arguments(arguments) => arguments.store(payload),
@@ -291,6 +296,14 @@ pub(crate) unsafe fn fill_general(stream: &ThreadStream, record: *mut u8, code: 
                 Source::FileAfterCall(address) if code == 0 => {
                     let Some(file) = file_of(address.read_unaligned()) else { continue };
                     payload.copy_from_nonoverlapping(file.to_bytes().as_ptr(), FileId::BYTES);
+                    Presence::Present
+                }
+                Source::CaptureNodesAfterCall(told) if code == 0 => {
+                    told.store(std::slice::from_raw_parts_mut(payload, draft.len_bytes as usize));
+                    Presence::Present
+                }
+                Source::NamesAfterCall(handles) if code == 0 => {
+                    handles.store_names(std::slice::from_raw_parts_mut(payload, draft.len_bytes as usize));
                     Presence::Present
                 }
                 Source::Returned => {

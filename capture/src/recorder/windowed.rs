@@ -7,6 +7,7 @@ use hrr_format::catalogue::Effect;
 use hrr_format::record::{flag, offset};
 
 use super::{Call, HOT, Hot, Inside, first_call, reserve, set_returned, write_words};
+use crate::plan::Plan;
 use crate::process::{self, Process};
 use crate::unnoticed::Unnoticed;
 use crate::window::outside;
@@ -59,18 +60,12 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
         Standing::Inside(number) => {
             // SAFETY: the caller is the stream's owner.
             unsafe { in_window(hot, stream, stream_ptr, number) };
+            note_device(hot, windows, plan);
             Entered::Inside
         }
         Standing::Outside => {
             hot.polled.set(std::ptr::null_mut());
-            if plan.moves_thread {
-                hot.device_known.set(false);
-            } else if matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) && !hot.device_known.replace(true)
-            {
-                // The call may change a variable of a device on which the program makes nothing.
-                let device = runtime::device();
-                windows.objects().uses(device);
-            }
+            note_device(hot, windows, plan);
             // SAFETY: by this function's contract.
             let record = unsafe { outside::enter(process, windows, stream, plan, words) };
             if record.is_null() && !matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) {
@@ -90,6 +85,17 @@ pub(super) unsafe fn enter_window<const RUNTIME: usize>(
     }
 }
 
+/// Tells the windows of the device that the thread's work is for: the work may change a variable of a device on which the program
+/// makes nothing.
+fn note_device(hot: &Hot, windows: &Windows, plan: &Plan) {
+    if plan.moves_thread {
+        hot.device_known.set(false);
+    } else if matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy) && !hot.device_known.replace(true) {
+        let device = runtime::device();
+        windows.objects().uses(device);
+    }
+}
+
 /// Finds out where a call stands, waiting while a window is being opened; `None` where the recording has ended.
 fn stand(process: &'static Process, windows: &Windows, stream: &ThreadStream, moment: &Moment) -> Option<Standing> {
     loop {
@@ -106,14 +112,40 @@ fn stand(process: &'static Process, windows: &Windows, stream: &ThreadStream, mo
     }
 }
 
-/// Before a thread's first call in a window: its device, which it may have set outside.
+/// Writes a record that was put together elsewhere, as of a call that is made now.
+///
+/// # Safety
+/// The caller is the stream's owner; the record is whole.
+unsafe fn write_whole(stream: &ThreadStream, this: *const ThreadStream, record: &[u64]) {
+    let need = size_of_val(record);
+    // SAFETY: by the caller's contract; the record is copied whole but for its length, which publishes it.
+    unsafe {
+        let at = reserve(stream, this, need);
+        if !at.is_null() {
+            let bytes = std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), need);
+            at.add(offset::API).copy_from_nonoverlapping(bytes[offset::API..].as_ptr(), need - offset::API);
+            at.add(offset::BEGIN).cast::<u64>().write(clock::tick());
+            at.add(offset::END).cast::<u64>().write(clock::tick());
+            stream.publish(at, need);
+            stream.count_event();
+        }
+    }
+}
+
+/// Before a thread's first call in a window: its contexts and its device, which it may have set outside.
 unsafe fn in_window(hot: &Hot, stream: &ThreadStream, this: *const ThreadStream, number: u64) {
     if hot.window.replace(number) == number {
         return;
     }
     hot.polled.set(std::ptr::null_mut());
     let device = runtime::device();
-    if device == 0 && number == 1 {
+    // SAFETY: the caller is the stream's owner and holds no reference to the scratch.
+    let contexts = unsafe { stream.scratch() }.contexts.catch_up();
+    for record in &contexts {
+        // SAFETY: as above.
+        unsafe { write_whole(stream, this, record) };
+    }
+    if device == 0 && number == 1 && contexts.is_empty() {
         return;
     }
     // SAFETY: the caller is the stream's owner; the record is written within its length.
@@ -143,20 +175,11 @@ pub(super) unsafe fn leave_outside(hot: &Hot, stream: &ThreadStream, call: &Call
         return process::stop(format_args!("an internal error occurred after {} had returned", call.plan.api.name));
     };
     let Some(record) = left else { return };
-    let need = size_of_val(&record[..]);
-    // SAFETY: the caller is the stream's owner; the record is copied whole but for its length, which publishes it.
+    // SAFETY: the caller is the stream's owner.
     unsafe {
         in_window(hot, stream, call.stream, window::number());
-        let at = reserve(stream, call.stream, need);
-        if !at.is_null() {
-            let bytes = std::slice::from_raw_parts(record.as_ptr().cast::<u8>(), need);
-            at.add(offset::API).copy_from_nonoverlapping(bytes[offset::API..].as_ptr(), need - offset::API);
-            // It was entered before the window was opened, and counts as made now.
-            at.add(offset::BEGIN).cast::<u64>().write(clock::tick());
-            at.add(offset::END).cast::<u64>().write(clock::tick());
-            stream.publish(at, need);
-            stream.count_event();
-        }
+        // It was entered before the window was opened, and counts as made now.
+        write_whole(stream, call.stream, &record);
     }
 }
 

@@ -3,10 +3,10 @@
 use std::ffi::{CString, c_void};
 use std::io;
 
-use hrr_format::catalogue::HandleKind;
 use hrr_format::record::{BlobRef, Presence, SectionTag};
 use hrr_format::record_builder::RecordBuilder;
 
+use super::holders::{Holders, Kind};
 use super::objects::Objects;
 use super::preamble::Preamble;
 use crate::contents::blob_writer::BlobWriter;
@@ -25,29 +25,33 @@ const SOME_ADDRESS: u64 = 16;
 
 impl Preamble {
     /// What memory, variables and arrays hold.
-    pub(super) fn contents(&mut self, writer: &BlobWriter, objects: &Objects, devices: &[i32]) -> io::Result<()> {
+    pub(super) fn contents(
+        &mut self,
+        writer: &BlobWriter,
+        objects: &Objects,
+        holders: &Holders,
+        devices: &[i32],
+    ) -> io::Result<()> {
         for (address, len_bytes) in self.process.allocations().on_device() {
             if objects.holds(address) || self.process.allocations().is_of_window(address) {
                 self.memory(writer, address, len_bytes)?;
             }
         }
-        for (symbol, len_bytes) in objects.variables() {
+        for (symbol, len_bytes) in holders.variables() {
             for &device in devices {
                 self.registered_variable(writer, device, symbol, len_bytes)?;
             }
         }
-        for (kind, get) in
-            [(HandleKind::Module, id::hipModuleGetGlobal), (HandleKind::Library, id::hipLibraryGetGlobal)]
-        {
-            for (module, device) in objects.handles(kind) {
-                self.module_variables(writer, objects, get, module, device)?;
+        for (kind, get) in [(Kind::Module, id::hipModuleGetGlobal), (Kind::Library, id::hipLibraryGetGlobal)] {
+            for (module, device) in holders.handles(kind) {
+                self.module_variables(writer, holders, get, module, device)?;
             }
         }
-        for (array, device) in objects.handles(HandleKind::Array) {
+        for (array, device) in holders.handles(Kind::Array) {
             self.on_device(device)?;
             self.array(writer, array)?;
         }
-        for (mipmap, device) in objects.handles(HandleKind::Mipmap) {
+        for (mipmap, device) in holders.handles(Kind::Mipmap) {
             self.on_device(device)?;
             self.mipmap(writer, mipmap)?;
         }
@@ -104,13 +108,13 @@ impl Preamble {
     fn module_variables(
         &mut self,
         writer: &BlobWriter,
-        objects: &Objects,
+        holders: &Holders,
         get: usize,
         module: u64,
         device: i32,
     ) -> io::Result<()> {
         let mut names = self.process.kernels().variables(module);
-        names.retain(|name| !objects.is_texture_reference(module, name));
+        names.retain(|name| !holders.is_texture_reference(module, name));
         if names.is_empty() {
             return Ok(());
         }

@@ -47,14 +47,8 @@ const CHANGES: &[&str] = &[
 ];
 
 /// State of a thread, not of the process: windows ask for the device of each thread instead.
-const OF_A_THREAD: &[&str] = &[
-    "hipSetDevice",
-    "hipCtxSetCurrent",
-    "hipCtxPushCurrent",
-    "hipCtxPopCurrent",
-    "hipCtxGetCurrent",
-    "hipSetupArgument",
-];
+const OF_A_THREAD: &[&str] =
+    &["hipSetDevice", "hipCtxSetCurrent", "hipCtxPushCurrent", "hipCtxPopCurrent", "hipSetupArgument"];
 
 /// Handle kinds that may stand in structs and arrays.
 pub(super) const KINDS: &[HandleKind] = &[
@@ -122,6 +116,11 @@ pub(super) fn resets(api: &Api) -> bool {
     matches!(api.name, "hipDeviceReset" | "hipDevicePrimaryCtxReset")
 }
 
+/// The device that such a call resets, by its first argument word and the thread's device.
+pub(crate) fn reset_device(api: &Api, first_word: u64, current: i32) -> i32 {
+    if api.name == "hipDevicePrimaryCtxReset" { first_word as u32 as i32 } else { current }
+}
+
 /// Whether a device reset leaves what a call made: what was registered before `main`.
 pub(super) fn outlives_reset(api: &Api) -> bool {
     api.name.starts_with("__hipRegister")
@@ -147,25 +146,6 @@ pub(super) fn goes_with_first_use(key: Key) -> bool {
 pub(super) fn whole_of_parts(api: &Api) -> usize {
     // Of the node and the clone, the node that is found belongs to the clone.
     usize::from(api.name == "hipGraphNodeFindInClone")
-}
-
-/// Host symbol and length in bytes of the device variable that a call registers.
-pub(super) fn registered_variable(api: &Api, record: &Record<'_>) -> Option<(u64, u64)> {
-    /// Words of `__hipRegisterVar(modules, var, hostVar, deviceVar, ext, size, constant, global)`.
-    const VARIABLE: usize = 1;
-    const SIZE: usize = 5;
-    (api.name == "__hipRegisterVar").then(|| (record.word(VARIABLE), record.word(SIZE)))
-}
-
-/// Module, and name in it, of the texture reference that a call asks for.
-pub(super) fn texture_reference(api: &Api, record: &Record<'_>) -> Option<(u64, Vec<u8>)> {
-    /// Word and parameter of `hipModuleGetTexRef(texRef, hmod, name)`.
-    const MODULE: usize = 1;
-    const NAME: u8 = 2;
-    let asks = api.name == "hipModuleGetTexRef";
-    let name = asks.then(|| record.section(SectionTag::Text, NAME)).flatten()?;
-    let text = name.payload.split(|&byte| byte == 0).next()?;
-    Some((record.word(MODULE), text.to_vec()))
 }
 
 /// What a call sets, so that setting it again takes the place of the call before.

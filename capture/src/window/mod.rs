@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`trigger`] | what opens and closes a window |
 //! | [`keep`], [`objects`] | outside a window: which calls matter later, and what the program has made and not ended |
+//! | [`exports`] | what the program has exported, by which it may have more |
+//! | [`holders`] | what holds contents beside memory, in windows and outside |
+//! | [`contexts`] | what each thread has pushed on its stack of contexts |
 //! | [`outside`] | entry and return of a call outside a window |
 //! | [`preamble`], [`contents`] | at its opening: the kept calls, and what device memory holds, written in front of it |
 //! | [`api`] | `hrr_capture_start` and `hrr_capture_stop` |
@@ -17,6 +20,9 @@
 
 pub(crate) mod api;
 mod contents;
+pub(crate) mod contexts;
+mod exports;
+pub(crate) mod holders;
 mod idle;
 pub(crate) mod keep;
 pub(crate) mod objects;
@@ -34,6 +40,7 @@ use crate::process::{self, Process};
 use crate::settings::Trigger;
 use crate::writer::ThreadStream;
 use crate::{manifest, notice, small_stack};
+use holders::Holders;
 use objects::Objects;
 use trigger::Moment;
 
@@ -63,6 +70,7 @@ const MOST_KEPT_BYTES: usize = 512 << 20;
 pub(crate) struct Windows {
     trigger: Trigger,
     objects: Mutex<Objects>,
+    holders: Mutex<Holders>,
     began: Instant,
     /// Records in front of the first window.
     preamble_calls: AtomicU64,
@@ -104,6 +112,7 @@ impl Windows {
         Windows {
             trigger,
             objects: Mutex::default(),
+            holders: Mutex::default(),
             began: Instant::now(),
             preamble_calls: AtomicU64::new(0),
             restored_bytes: AtomicU64::new(0),
@@ -116,6 +125,11 @@ impl Windows {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What holds contents beside memory.
+    pub(crate) fn holders(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What the manifest says of the windows.
     pub(crate) fn for_manifest(&self) -> hrr_format::manifest::Window {
         // Relaxed: counts, which the thread that writes the manifest has made itself or waited for.
@@ -125,6 +139,7 @@ impl Windows {
             preamble_calls: self.preamble_calls.load(Ordering::Relaxed),
             restored_bytes: self.restored_bytes.load(Ordering::Relaxed),
             unrestored: self.unrestored.load(Ordering::Relaxed),
+            contexts: true,
         }
     }
 
@@ -190,8 +205,9 @@ impl Windows {
             return Opening::NotNow;
         }
         process.pending().reset();
+        process.host_memory().inspect(|memory| memory.begin_anew());
         let first = OPENED.load(Ordering::Relaxed) == 0;
-        let written = preamble::write(process, &mut self.objects());
+        let written = preamble::write(process, &mut self.objects(), &self.holders());
         // Relaxed: whoever reads these waits for the state below, or is this thread.
         if first {
             self.preamble_calls.store(written.calls, Ordering::Relaxed);

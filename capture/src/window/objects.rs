@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use hrr_format::catalogue::{Api, HandleKind, Role, STRUCTS};
 use hrr_format::record::{Record, SectionTag};
 
+use super::exports::{Export, Exports};
 use super::keep::{self, Setting};
 
 /// Entries are swept when they have grown to this many times what the last sweep left.
@@ -100,13 +101,13 @@ pub(crate) struct Objects {
     memory: BTreeMap<u64, (u64, Id)>,
     /// Reserved address ranges.
     ranges: BTreeMap<u64, (u64, Id)>,
-    /// Length in bytes of each device variable, by its host symbol.
-    variables: HashMap<u64, u64>,
-    /// Modules, and names of variables in them that are texture references: the runtime's own, which it fills.
-    texture_references: HashSet<(u64, Vec<u8>)>,
+    /// Handles and files by which memory and events can be had again.
+    exports: Exports,
     entries: BTreeMap<u64, Entry>,
     /// The entry that made each setting last.
     settings: HashMap<Setting, u64>,
+    /// The entry of each device's last reset, where a window was recorded before it.
+    resets: HashMap<i32, u64>,
     /// Devices that were current in a call that was kept or that did work.
     devices: Vec<i32>,
     next_object: Id,
@@ -127,6 +128,8 @@ struct Mentions {
     new_memory: Vec<(u64, Option<u64>)>,
     gotten_memory: Vec<u64>,
     new_ranges: Vec<(u64, Option<u64>)>,
+    /// Memory that the call changes beside what it works on first.
+    changes: Vec<Id>,
 }
 
 impl Objects {
@@ -152,37 +155,9 @@ impl Objects {
         self.entries.values()
     }
 
-    /// Device variables that are there, with their lengths in bytes.
-    pub(super) fn variables(&self) -> Vec<(u64, u64)> {
-        let alive = |symbol: &u64| self.keys.get(&Key::Variable(*symbol)).is_some_and(|&id| self.alive(id));
-        let mut found: Vec<_> =
-            self.variables.iter().filter(|(symbol, _)| alive(symbol)).map(|(&symbol, &len)| (symbol, len)).collect();
-        found.sort_unstable();
-        found
-    }
-
     /// Whether memory at an address is there: that of a module's variable goes with the module.
     pub(super) fn holds(&self, address: u64) -> bool {
         self.containing(address).is_some()
-    }
-
-    /// Whether a variable of a module is a texture reference.
-    pub(super) fn is_texture_reference(&self, module: u64, name: &str) -> bool {
-        self.texture_references.contains(&(module, name.as_bytes().to_vec()))
-    }
-
-    /// Handles of a kind that are there, with the devices they were made on.
-    pub(super) fn handles(&self, kind: HandleKind) -> Vec<(u64, i32)> {
-        let mut found: Vec<(u64, i32)> = Vec::new();
-        for (key, &id) in &self.keys {
-            if let (Key::Handle(of, value), true, Some(object)) = (*key, self.alive(id), self.objects.get(&id))
-                && of == kind
-            {
-                found.push((value, object.device));
-            }
-        }
-        found.sort_unstable();
-        found
     }
 
     /// An object, and what it is a part of.
@@ -204,6 +179,22 @@ impl Objects {
 
     fn find(&self, key: Key) -> Option<Id> {
         self.keys.get(&key).copied().filter(|&id| self.alive(id))
+    }
+
+    /// What a call uses. A handle that is not known may be one that a window gave, whose end is to be seen.
+    fn used(&mut self, kind: HandleKind, value: u64, device: i32) -> Option<Id> {
+        /// `hipStreamLegacy` and `hipStreamPerThread`, which nothing made.
+        const LAST_OF_THE_RUNTIME: u64 = 2;
+        let key = Key::Handle(kind, value);
+        let found = self.find(key);
+        if found.is_some() || !self.recorded || value <= LAST_OF_THE_RUNTIME {
+            return found;
+        }
+        let object =
+            Object { parent: None, ended: false, recorded: true, device, outlives_reset: false, last_copied: 0 };
+        let id = self.new_object(&object);
+        self.keys.insert(key, id);
+        Some(id)
     }
 
     fn containing(&self, address: u64) -> Option<Id> {
@@ -260,7 +251,12 @@ impl Objects {
         let Ok(Some(parsed)) = Record::parse(bytes) else { return };
         self.uses(device);
         if keep::resets(api) {
-            return self.reset(device);
+            let of = keep::reset_device(api, parsed.word(0), device);
+            self.reset(of);
+            if self.recorded {
+                self.keep_reset(api, device, of, record);
+            }
+            return;
         }
         if let Some(made_by) =
             Setting::taken_back(api, device, &parsed).and_then(|setting| self.settings.remove(&setting))
@@ -268,8 +264,7 @@ impl Objects {
             self.drop_entry(made_by);
             return;
         }
-        self.texture_references.extend(keep::texture_reference(api, &parsed));
-        let mentions = self.mentions(api, &parsed);
+        let mentions = self.mentions(api, &parsed, device);
         let ended = ending.ids();
         for id in &ended {
             if let Some(object) = self.objects.get_mut(id) {
@@ -283,8 +278,8 @@ impl Objects {
         // What ends something stands where its call was entered; what makes something, where it returned.
         let number = if ended.is_empty() && !ends_unknown { self.next_entry } else { ending.number };
         self.next_entry = self.next_entry.max(number + 1);
-        let Mentions { mut uses, scanned, creates, gets, new_memory, gotten_memory, new_ranges } = mentions;
-        let (mut made, mut changed) = (Vec::new(), Vec::new());
+        let Mentions { mut uses, scanned, creates, gets, new_memory, gotten_memory, new_ranges, changes } = mentions;
+        let (mut made, mut changed) = (Vec::new(), changes);
         let parent = uses.get(keep::whole_of_parts(api)).copied();
         let mut object = Object {
             parent: None,
@@ -295,12 +290,13 @@ impl Objects {
             last_copied: 0,
         };
         let only_gets = creates.is_empty() && new_memory.is_empty() && new_ranges.is_empty();
-        let mut new_handle = |objects: &mut Self, key: Key, child: bool| {
-            object.parent = parent.filter(|_| child);
+        let mut new_handle = |objects: &mut Self, key: Key, parent: Option<Id>| {
+            object.parent = parent;
             let id = objects.new_object(&object);
             let before = objects.keys.insert(key, id);
             objects.replaced(before);
             made.push(id);
+            id
         };
         for key in creates {
             // A capture into a graph that exists gives that one.
@@ -308,21 +304,29 @@ impl Objects {
                 changed.push(id);
                 continue;
             }
-            new_handle(self, key, keep::goes_with_first_use(key));
+            new_handle(self, key, parent.filter(|_| keep::goes_with_first_use(key)));
         }
         let mut asked = !gets.is_empty() || !gotten_memory.is_empty();
+        // What is asked of a stream that is being captured: nodes are a part of the graph that is asked for with them.
+        let mut whole = parent;
         for key in gets {
-            match self.find(key) {
-                Some(id) => uses.push(id),
+            let id = match self.find(key) {
+                Some(id) => {
+                    uses.push(id);
+                    id
+                }
                 None if key != Key::Handle(HandleKind::Stream, 0) => {
                     asked = false;
-                    new_handle(self, key, true);
+                    new_handle(self, key, whole)
                 }
-                None => {}
+                None => continue,
+            };
+            if matches!(key, Key::Handle(HandleKind::Graph, _)) {
+                whole = Some(id);
             }
         }
         if let (Some(id), true) = (capture, api.name.starts_with("hipStreamBeginCapture")) {
-            new_handle(self, Key::Capture(id), false);
+            new_handle(self, Key::Capture(id), None);
         }
         let mut memory = |objects: &mut Self, ranges: bool, address: u64, len_bytes: u64, child: bool| {
             object.parent = parent.filter(|_| child);
@@ -351,9 +355,18 @@ impl Objects {
             // The program asked for what is known.
             return;
         }
-        if let Some(symbol) = keep::registered_variable(api, &parsed) {
-            self.variables.insert(symbol.0, symbol.1);
+        if let Some(export) = Export::given_out(api, &parsed) {
+            if self.exports.known(&export).is_some_and(|id| self.alive(id)) {
+                return;
+            }
+            // A handle goes with what it was made of; a file has descriptors.
+            let parent = uses.first().copied().filter(|_| matches!(export, Export::Handle(_)));
+            let id = self.new_object(&Object { parent, ..object });
+            let before = self.exports.insert(export, id);
+            self.replaced(before);
+            made.push(id);
         }
+        let taken = Export::taken(api, &parsed).map(|export| self.exports.find(&export)).unwrap_or_default();
         let in_capture = capture.and_then(|id| self.keys.get(&Key::Capture(id)).copied());
         let mut ended = ended;
         if let Some(id) = in_capture.filter(|_| api.name.starts_with("hipStreamEndCapture")) {
@@ -375,6 +388,7 @@ impl Objects {
             .then(|| Setting::of(api, device, &parsed))
             .flatten();
         uses.extend(scanned);
+        uses.extend(taken);
         if !made.is_empty() {
             for id in &uses {
                 if let Some(object) = self.objects.get_mut(id) {
@@ -431,7 +445,21 @@ impl Objects {
         self.sweep();
     }
 
-    fn mentions(&self, api: &'static Api, record: &Record<'_>) -> Mentions {
+    /// What a window made on the device is in the archive, and so the reset has to be.
+    fn keep_reset(&mut self, api: &'static Api, device: i32, of: i32, record: &[u64]) {
+        let none = Vec::new;
+        let entry =
+            Entry { api, device, record: record.into(), made: none(), changed: none(), ended: none(), needed: none() };
+        let number = self.next_entry;
+        self.next_entry += 1;
+        self.bytes += record.len() * 8;
+        self.entries.insert(number, entry);
+        if let Some(before) = self.resets.insert(of, number) {
+            self.drop_entry(before);
+        }
+    }
+
+    fn mentions(&mut self, api: &'static Api, record: &Record<'_>, device: i32) -> Mentions {
         let mut found = Mentions::default();
         let payload = |param: usize, tag| record.section(tag, param as u8).map_or(&[][..], |section| section.payload);
         let words = |bytes: &[u8]| -> Vec<u64> {
@@ -442,7 +470,7 @@ impl Objects {
         for (index, param) in api.params.iter().enumerate() {
             let word = record.word(usize::from(param.word));
             match param.role {
-                Role::Use(kind) => found.uses.extend(self.find(Key::Handle(kind, word))),
+                Role::Use(kind) => found.uses.extend(self.used(kind, word, device)),
                 Role::KernelSymbol if registers => found.creates.push(Key::Symbol(word)),
                 Role::VarSymbol if registers => found.creates.push(Key::Variable(word)),
                 Role::KernelSymbol => found.uses.extend(self.find(Key::Symbol(word))),
@@ -474,6 +502,11 @@ impl Objects {
                 _ => {}
             }
         }
+        if api.name == "hipMemSetAccess" {
+            // Several mappings may lie side by side, each of which has its own end.
+            let (start, end) = (record.word(0), record.word(0).saturating_add(record.word(1)));
+            found.changes.extend(self.memory.range(start..end).map(|(_, &(_, id))| id).filter(|&id| self.alive(id)));
+        }
         if api.name == "hipMemMap" {
             found.new_memory.push((record.word(0), Some(record.word(1))));
         }
@@ -502,6 +535,11 @@ impl Objects {
 
     /// Drops what nothing alive needs.
     pub(super) fn sweep(&mut self) {
+        for id in self.exports.closed() {
+            if let Some(object) = self.objects.get_mut(&id) {
+                object.ended = true;
+            }
+        }
         let mut of: HashMap<Id, Vec<u64>> = HashMap::new();
         let mut needed_entries = HashSet::new();
         let mut open = Vec::new();
@@ -539,6 +577,7 @@ impl Objects {
         self.keys.retain(|_, id| objects.contains_key(id));
         self.memory.retain(|_, (_, id)| objects.contains_key(id));
         self.ranges.retain(|_, (_, id)| objects.contains_key(id));
+        self.exports.retain(|id| objects.contains_key(&id));
         self.bytes = self.entries.values().map(|entry| entry.record.len() * 8).sum();
         self.swept_bytes = self.bytes;
     }
@@ -547,6 +586,7 @@ impl Objects {
     pub(super) fn recorded(&mut self) {
         self.entries.clear();
         self.settings.clear();
+        self.resets.clear();
         self.objects.values_mut().for_each(|object| object.recorded = true);
         self.objects.retain(|_, object| !object.ended);
         self.recorded = true;

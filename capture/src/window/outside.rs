@@ -122,6 +122,10 @@ pub(crate) unsafe fn leave(
         windows.objects().failed(ending);
         return None;
     }
+    if plan.hook == Hook::Context {
+        // SAFETY: the caller is the stream's owner; `transfers` is not used while this runs.
+        unsafe { recorder::note_contexts(stream, plan, at.cast_const(), runtime::device()) };
+    }
     let begins = plan.hook == Hook::BeginCapture || joins_captures(plan);
     let capture = if begins { runtime::capture_of(call.stream()) } else { transfers.capture };
     if let Some(id) = capture.filter(|_| !transfers.graph_copies.is_empty()) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hrr_format::record::{BlobRef, HEADER_BYTES, Presence, SectionTag, flag, offset};
 use hrr_format::record_builder::RecordBuilder;
 
+use super::holders::Holders;
 use super::objects::Objects;
 use crate::clock;
 use crate::process::{self, Process};
@@ -36,7 +37,7 @@ pub(super) struct Written {
 
 /// Writes what stands in front of a window. Called while no other thread is in a call, inside a call of this thread, when the devices
 /// are idle.
-pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written {
+pub(super) fn write(process: &'static Process, objects: &mut Objects, holders: &Holders) -> Written {
     objects.sweep();
     let _last_error = LastError::keep();
     let before = runtime::device();
@@ -49,7 +50,7 @@ pub(super) fn write(process: &'static Process, objects: &mut Objects) -> Written
     };
     let devices = objects.devices().to_vec();
     let done = preamble.wait(&devices).and_then(|()| preamble.calls(objects)).and_then(|()| match process.blobs() {
-        Some(writer) => preamble.contents(writer, objects, &devices),
+        Some(writer) => preamble.contents(writer, objects, holders, &devices),
         None => Ok(()),
     });
     // SAFETY: the device that was current when this began.

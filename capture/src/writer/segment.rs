@@ -9,6 +9,7 @@
 use std::io;
 
 use crate::files::{GuardedFile, check};
+use crate::quiet_write::quietly;
 
 /// Allocation granularity of segments in bytes; a multiple of the page size of every x86-64 system.
 pub(crate) const GRANULE_BYTES: usize = 64 << 10;
@@ -33,8 +34,10 @@ impl Segment {
         let end_bytes = offset_bytes + len_bytes as u64;
         check_size_limit(end_bytes)?;
         let fd = file.fd()?;
-        allocate(fd, offset_bytes, len_bytes)?;
-        write_zeros(fd, offset_bytes, len_bytes)?;
+        quietly(|| {
+            allocate(fd, offset_bytes, len_bytes)?;
+            write_zeros(fd, offset_bytes, len_bytes)
+        })?;
         // SAFETY: a new shared mapping of a file that is open for reading and writing, at an address of the kernel's
         // choice; the offset is a multiple of the page size.
         let base = unsafe {
@@ -87,7 +90,7 @@ impl Drop for Segment {
     }
 }
 
-/// Growing past RLIMIT_FSIZE raises SIGXFSZ, which ends a program that does not expect it.
+/// Whether RLIMIT_FSIZE lets a file grow so far: nothing need be written, or made longer, that the limit would cut.
 pub(crate) fn check_size_limit(end_bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is writable memory of the right type.

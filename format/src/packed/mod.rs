@@ -87,8 +87,14 @@ pub enum Method {
 #[non_exhaustive]
 pub enum PackedError {
     /// The file begins with other bytes.
-    #[error("{} is not a packed archive", path.display())]
+    #[error("{} is not a packed archive, which --pack makes", path.display())]
     NotPacked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What is to be packed is so already.
+    #[error("{} is a packed archive already; --unpack makes a directory of it", path.display())]
+    AlreadyPacked {
         /// The file.
         path: PathBuf,
     },

@@ -45,6 +45,9 @@ impl PackedFile {
     /// [`PackedError::NotPacked`] where it is another kind of file; else what is wrong with it.
     pub fn open(path: &Path) -> Result<Arc<Self>, PackedError> {
         let not_packed = || PackedError::NotPacked { path: path.to_owned() };
+        if path.is_dir() {
+            return Err(not_packed());
+        }
         let map = files::map(path).map_err(PackedError::io(path))?.ok_or_else(not_packed)?;
         let header: &[u8; HEADER_BYTES] = match map.first_chunk() {
             Some(header) if header[..8] == MAGIC => header,

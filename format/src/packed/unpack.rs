@@ -1,9 +1,10 @@
 //! Turning a packed archive into directories and files again.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{PackedError, PackedFile};
 
@@ -23,11 +24,21 @@ pub struct Unpacked {
 /// What is wrong with the packed archive, and why a file cannot be written.
 pub fn unpack(packed: &Path, target: &Path) -> Result<Unpacked, PackedError> {
     let packed = PackedFile::open(packed)?;
-    let mut unpacked = Unpacked::default();
     private_dir().create(target).map_err(|reason| match reason.kind() {
         ErrorKind::AlreadyExists => PackedError::Exists { path: target.to_owned() },
         _ => PackedError::io(target)(reason),
     })?;
+    let unpacked = write(&packed, target);
+    if unpacked.is_err() {
+        // Half an archive would be taken for one; the error that matters is the first one.
+        let _ = fs::remove_dir_all(target);
+    }
+    unpacked
+}
+
+/// Writes every file below the target, which is there.
+fn write(packed: &Arc<PackedFile>, target: &Path) -> Result<Unpacked, PackedError> {
+    let mut unpacked = Unpacked::default();
     for name in packed.names() {
         let Some(content) = packed.content(name) else { continue };
         // The table was only accepted with names that stay below the target.

@@ -46,6 +46,9 @@ pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
     if target.symlink_metadata().is_ok() {
         return Err(ArchiveError::Packed(PackedError::Exists { path: target.to_owned() }));
     }
+    if super::PackedFile::open(archive).is_ok() {
+        return Err(ArchiveError::Packed(PackedError::AlreadyPacked { path: archive.to_owned() }));
+    }
     // The archives of AMD's in-tree HRR are packed in their native form.
     let translated = crate::upstream::Translated::root_of(archive)?;
     let archive = translated.as_ref().map_or(archive, crate::upstream::Translated::path);

@@ -214,6 +214,15 @@ fn try_repair(work: &mut Work) -> io::Result<()> {
         }
         new.write(&manifest_path)?;
         work.did(format!("manifest counts {} events of {} threads", new.event_count, new.thread_count));
+        // Of a whole recording: what is gone is gone, and calls that need it may be refused or differ.
+        let counted = old.as_ref().filter(|_| was_complete);
+        for (what, counted, left) in counted.into_iter().flat_map(|old| {
+            [("events", old.event_count, new.event_count), ("kernels", old.kernel_count, new.kernel_count)]
+        }) {
+            if left < counted {
+                work.did(format!("{} {what} of the {counted} that were counted are lost", counted - left));
+            }
+        }
     }
     if work.changed {
         let mut note = Note::read(&work.dir).unwrap_or_default();
@@ -268,6 +277,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         event_count: 0,
         blob_count: 0,
         code_object_count: 0,
+        stored: None,
         kernel_count: 0,
         thread_count: 0,
         clock: Clock { tick_at_start, ..Clock::default() },

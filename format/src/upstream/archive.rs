@@ -46,6 +46,9 @@ pub enum UpstreamError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The table of layouts that was given cannot be used.
+    #[error("{0}; give a table like format/upstream/records.tsv, or unset the variable")]
+    Table(String),
     /// The format is too old to be read.
     #[error(
         "{} is of format version {version}; versions before {OLDEST_READ} number the entry points in another order, which is \
@@ -70,6 +73,18 @@ pub enum UpstreamError {
         version: u16,
         /// Which records differ, with both sizes.
         disagreement: String,
+    },
+    /// The file ends before its recording did.
+    #[error(
+        "{} is cut short: its manifest says that the recording was seen to its end, and {}; copy it again from where it was \
+         recorded, or make it whole as far as it goes with --repair",
+        path.display(), found
+    )]
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        found: String,
     },
     /// The native form could not be written.
     #[error("the converted archive {} cannot be written: {reason}", path.display())]
@@ -169,8 +184,7 @@ impl UpstreamArchive {
         let whole = bytes.as_deref().unwrap_or_default();
         let header =
             FileHeader::parse(whole).map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
-        let layouts = Layouts::to_read(header.version)
-            .map_err(|reason| UpstreamError::Header { path: events_path.clone(), reason })?;
+        let layouts = Layouts::to_read(header.version).map_err(UpstreamError::Table)?;
         let mut events = Events::new(whole, header.version);
         let mut found: Vec<Event<'_>> = events.by_ref().collect();
         let ending = events.ending().clone();
@@ -240,6 +254,25 @@ impl UpstreamArchive {
     /// Whether the recording was seen to its end.
     pub fn complete(&self) -> bool {
         self.ending.trailer_events == Some(self.order.len() as u64)
+    }
+
+    /// Refuses an event file that ends before its manifest says: what is missing would be left out in silence. One whose process
+    /// was killed has a manifest that says so, or none.
+    ///
+    /// # Errors
+    /// What is there of it.
+    pub fn expect_whole(&self) -> Result<(), UpstreamError> {
+        if !self.manifest.complete || self.complete() {
+            return Ok(());
+        }
+        let path = self.path.join(EVENTS_FILE);
+        let records = self.order.len();
+        let found = match (self.ending.trailer_events, &self.ending.torn) {
+            (Some(counted), _) => format!("its trailer counts {counted} records where {records} are there"),
+            (None, Some((offset, reason))) => format!("at byte {offset}, behind {records} records, {reason}"),
+            (None, None) => format!("it ends behind {records} records, without a trailer"),
+        };
+        Err(UpstreamError::CutShort { path, found })
     }
 
     /// How event ids read.

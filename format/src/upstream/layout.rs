@@ -160,10 +160,11 @@ impl Layouts {
     /// Why that file is no table.
     pub fn to_read(version: u16) -> Result<&'static Layouts, String> {
         static GIVEN: OnceLock<Result<[Layouts; 2], String>> = OnceLock::new();
-        let Some(path) = std::env::var_os(TABLE_VARIABLE) else { return Ok(Self::of_version(version)) };
+        let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) else {
+            return Ok(Self::of_version(version));
+        };
         let given = GIVEN.get_or_init(|| {
-            let told =
-                |reason: String| format!("{TABLE_VARIABLE}: {}: {reason}", std::path::Path::new(&path).display());
+            let told = |reason: String| format!("{TABLE_VARIABLE}={}: {reason}", std::path::Path::new(&path).display());
             let text = std::fs::read_to_string(&path).map_err(|error| told(error.to_string()))?;
             Ok([Layouts::parse(&text, false).map_err(told)?, Layouts::parse(&text, true).map_err(told)?])
         });
@@ -193,6 +194,9 @@ impl Layouts {
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let layout = parse_row(line, by_id.len(), with_inline).map_err(|reason| format!("{line}: {reason}"))?;
             by_id.push(layout);
+        }
+        if by_id.is_empty() {
+            return Err("it has no row".to_owned());
         }
         Ok(Layouts { by_id })
     }

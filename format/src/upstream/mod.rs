@@ -41,24 +41,23 @@ pub struct Translated {
 }
 
 impl Translated {
-    /// Translates the process archive in a directory.
+    /// Translates a process archive.
     ///
     /// # Errors
-    /// Why it cannot be read, or its native form not be written.
-    pub fn of(process: &Path) -> Result<Self, UpstreamError> {
-        let archive = UpstreamArchive::open(process)?;
+    /// Why its native form cannot be written.
+    pub fn of(archive: &UpstreamArchive) -> Result<Self, UpstreamError> {
         let failed = |path: &Path, reason| UpstreamError::Write { path: path.to_owned(), reason };
         let parent = std::env::temp_dir();
         let directory = tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
         let path = directory.path().join("pid-0");
-        translate(&archive, &path).map_err(|reason| failed(&path, reason))?;
+        translate(archive, &path).map_err(|reason| failed(&path, reason))?;
         Ok(Translated { path, _directory: directory })
     }
 
     /// Translates what is upstream's at a path, a process or a root of such, into a native root; `None` where nothing is.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// Why one of them cannot be read or is cut short, or the native form not be written.
     pub fn root_of(path: &Path) -> Result<Option<Self>, UpstreamError> {
         let mut processes = vec![path.to_owned()];
         if !is_upstream(path) {
@@ -74,6 +73,7 @@ impl Translated {
         let directory = tempfile::Builder::new().prefix("hrr-").tempdir().map_err(|reason| failed(&parent, reason))?;
         for process in processes {
             let archive = UpstreamArchive::open(&process)?;
+            archive.expect_whole()?;
             let pid = translate::pid_of(&archive);
             let path = crate::archive::process_dir(directory.path(), pid);
             translate(&archive, &path).map_err(|reason| failed(&path, reason))?;
@@ -101,6 +101,7 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         event_count: told.event_count,
         blob_count: told.blob_count,
         code_object_count: 0,
+        stored: None,
         kernel_count: 0,
         thread_count: 0,
         clock: Clock::default(),

@@ -12,6 +12,7 @@ use hrr_format::code_object::ArgKind;
 use hrr_format::record::{Presence, Record, SectionTag};
 use rustc_hash::FxHashMap;
 
+use crate::plan::looks::Span;
 use crate::plan::lower::RecordInputs;
 
 /// `hipStreamNonBlocking`.
@@ -163,15 +164,9 @@ impl<'a> Reader<'a> {
     }
 
     /// A call of `lane` is entered.
-    pub(super) fn enter(&mut self, event: u64, lane: u32, record: &Record<'a>) -> Call {
-        let mut call = Call {
-            event,
-            lane,
-            begin: record.begin(),
-            end: record.end().max(record.begin()),
-            failed: record.ret() != 0,
-            ..Call::default()
-        };
+    pub(super) fn enter(&mut self, event: u64, lane: u32, record: &Record<'a>, span: Span) -> Call {
+        let Span { begin, end } = span;
+        let mut call = Call { event, lane, begin, end, failed: record.ret() != 0, ..Call::default() };
         let Some(api) = self.archive.api(record.api()).known else { return call };
         for (number, param) in api.params.iter().enumerate() {
             self.parameter(&mut call, api, record, number as u8, param.role);

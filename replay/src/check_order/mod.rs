@@ -39,6 +39,7 @@ use rustc_hash::FxHashMap;
 use crate::plan::order::OrderMode;
 use crate::plan::timeline::{Point, Timeline};
 use crate::report::order_log::{Logged, OrderLog};
+use crate::survey::Survey;
 use calls::{Call, Reader};
 use device_order::View;
 use rules::{Rules, Violation};
@@ -109,13 +110,11 @@ fn names(archive: &Archive, violations: &[Violation]) -> FxHashMap<u64, String> 
     if wanted.is_empty() {
         return names;
     }
-    let mut event = 0;
-    for point in Timeline::new(archive.streams()) {
-        if let Point::Begin { record, .. } = point {
-            if wanted.contains(&event) {
-                names.insert(event, archive.api(record.api()).name.to_owned());
-            }
-            event += 1;
+    for point in Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()) {
+        if let Point::Begin { event, record, .. } = point
+            && wanted.contains(&event)
+        {
+            names.insert(event, archive.api(record.api()).name.to_owned());
         }
     }
     names
@@ -141,17 +140,17 @@ pub fn check(archive: &Archive, log: &OrderLog) -> Verdict {
     let mut open: Vec<Option<(Call, View)>> = (0..lanes).map(|_| None).collect();
     // Calls that have returned, at a tick that no call entered so far lies behind.
     let mut returning: VecDeque<(Call, View)> = VecDeque::new();
-    let (mut event, mut found, mut missing) = (0, 0, 0);
-    for point in Timeline::new(archive.streams()) {
+    let (mut found, mut missing) = (0, 0);
+    for point in Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()) {
         match point {
-            Point::Begin { lane, record } => {
-                while returning.front().is_some_and(|(call, _)| call.end < record.begin())
+            Point::Begin { event, lane, record, span } => {
+                while returning.front().is_some_and(|(call, _)| call.end < span.begin)
                     && let Some((call, view)) = returning.pop_front()
                 {
                     let logged = logged.get(&call.event).copied();
                     rules.returned(&call, view, logged);
                 }
-                let call = reader.enter(event, lane, &record);
+                let call = reader.enter(event, lane, &record, span);
                 let logged = logged.get(&event).copied().filter(|logged| logged.lane == lane);
                 match logged {
                     Some(_) => found += 1,
@@ -159,7 +158,6 @@ pub fn check(archive: &Archive, log: &OrderLog) -> Verdict {
                 }
                 let view = rules.entered(&call, logged);
                 open[lane as usize] = Some((call, view));
-                event += 1;
             }
             Point::End { lane } => {
                 reader.leave(lane);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use hrr_cli::Generate;
+use hrr_cli::{Generate, whole};
 
 use crate::choices::{Replacement, Synthetic};
 use crate::device_map::DeviceMap;
@@ -39,15 +39,16 @@ pub(super) struct Arguments {
     pub(super) archive: Option<PathBuf>,
 
     /// Worker threads that issue calls; 0 = one per captured thread
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Replay")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0..), allow_negative_numbers = true, help_heading = "Replay")]
     pub(super) threads: usize,
 
-    /// Replay every process of the archive at the same time, each in a process of its own
+    /// Replay every process of the archive at the same time, each in a process of its own. Files that each writes get its name:
+    /// a.json becomes a.pid-7.json
     #[arg(long, conflicts_with_all = ["rank", "info", "action"], help_heading = "Replay")]
     pub(super) all_processes: bool,
 
     /// Replay, or inspect, the process that had this rank; `own`: the one that a launcher gave this process
-    #[arg(long, value_name = "N", help_heading = "Replay")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Replay")]
     pub(super) rank: Option<Rank>,
 
     /// One worker per captured thread: the same as --threads 0
@@ -63,16 +64,16 @@ pub(super) struct Arguments {
     pub(super) hip_lib: Option<PathBuf>,
 
     /// Cores for the workers: auto (near the device), none, or a list like 0,2-5
-    #[arg(long, value_name = "POLICY", default_value = "auto", help_heading = "Replay")]
+    #[arg(long, value_name = "POLICY", default_value = "auto", allow_hyphen_values = true, help_heading = "Replay")]
     pub(super) pin: PinPolicy,
 
     /// Host memory for plan and staging in MiB: a smaller archive is prepared whole before the clock starts [default: a
     /// quarter of the machine's memory]
-    #[arg(long, value_name = "MIB", help_heading = "Replay")]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(0..), allow_negative_numbers = true, help_heading = "Replay")]
     pub(super) memory_budget: Option<u64>,
 
     /// Which device stands for each recorded one: RECORDED:LIVE pairs, like 0:0,1:0
-    #[arg(long, value_name = "MAP", help_heading = "Replay")]
+    #[arg(long, value_name = "MAP", allow_hyphen_values = true, help_heading = "Replay")]
     pub(super) device_map: Option<DeviceMap>,
 
     /// Allocate with the recorded calls instead of mapping memory at its recorded addresses
@@ -118,7 +119,7 @@ pub(super) struct Arguments {
     pub(super) guard_blocks: bool,
 
     /// Smallest size in bytes to guard
-    #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "guards", help_heading = "Regions")]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "guards", value_parser = whole::<u64>(0..), allow_negative_numbers = true, help_heading = "Regions")]
     pub(super) guard_min_bytes: u64,
 
     /// Largest size in bytes to guard
@@ -128,12 +129,14 @@ pub(super) struct Arguments {
         default_value_t = u64::MAX,
         hide_default_value = true,
         requires = "guards",
+        value_parser = whole::<u64>(0..),
+        allow_negative_numbers = true,
         help_heading = "Regions"
     )]
     pub(super) guard_max_bytes: u64,
 
     /// Device memory in MiB to guard
-    #[arg(long, value_name = "MIB", default_value_t = 4096, requires = "guards", help_heading = "Regions")]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, requires = "guards", value_parser = whole::<u64>(0..), allow_negative_numbers = true, help_heading = "Regions")]
     pub(super) guard_budget_mb: u64,
 
     /// Put the end of what is guarded right at its guard, however its beginning is aligned then
@@ -145,11 +148,11 @@ pub(super) struct Arguments {
     pub(super) warn_untranslated_args: bool,
 
     /// Replay this often in one process and report each repetition
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Timing runs")]
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = whole::<u32>(1..), allow_negative_numbers = true, help_heading = "Timing runs")]
     pub(super) repeat: u32,
 
     /// Replay this often before that, unreported
-    #[arg(long, value_name = "W", default_value_t = 0, help_heading = "Timing runs")]
+    #[arg(long, value_name = "W", default_value_t = 0, value_parser = whole::<u32>(0..), allow_negative_numbers = true, help_heading = "Timing runs")]
     pub(super) warmup: u32,
 
     /// Write a run report as JSON, for hrr-perf; with --info: of the recorded run. When the watchdog fires, with its diagnosis
@@ -166,16 +169,22 @@ pub(super) struct Arguments {
     pub(super) trace: Option<PathBuf>,
 
     /// The program's own gaps between calls: asap (none), recorded, or xF to shorten them F times
-    #[arg(long, value_name = "PACE", default_value = "asap", help_heading = "Timing runs")]
+    #[arg(long, value_name = "PACE", default_value = "asap", allow_hyphen_values = true, help_heading = "Timing runs")]
     pub(super) pace: Pace,
 
     /// Measure only events A up to, not including, B (or A..=B, A.., ..B): those before are replayed as set-up, those behind
     /// not at all. With --info: list and draw only these
-    #[arg(long, value_name = "A..B", conflicts_with = "kernels", help_heading = "Timing runs")]
+    #[arg(
+        long,
+        value_name = "A..B",
+        conflicts_with = "kernels",
+        allow_hyphen_values = true,
+        help_heading = "Timing runs"
+    )]
     pub(super) range: Option<EventRange>,
 
     /// As --range, by kernel launches: from launch A up to, not including, launch B
-    #[arg(long, value_name = "A..B", help_heading = "Timing runs")]
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true, help_heading = "Timing runs")]
     pub(super) kernels: Option<EventRange>,
 
     /// Go on after a call that fails, and count it
@@ -189,6 +198,8 @@ pub(super) struct Arguments {
         value_name = "MS",
         default_value_t = 0,
         env = "HIP_HRR_REPLAY_SYNC_WATCHDOG_MS",
+        value_parser = whole::<u64>(0..),
+        allow_negative_numbers = true,
         help_heading = "Triage"
     )]
     pub(super) sync_watchdog_ms: u64,
@@ -201,11 +212,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "sync_watchdog_ms", help_heading = "Triage")]
     pub(super) triage: Option<PathBuf>,
 
-    /// Wait for the device after each kernel and graph launch
+    /// Wait for the device after each kernel and graph launch. Hangs where a stream waits for what a later call brings about
     #[arg(long, help_heading = "Triage")]
     pub(super) sync_after_launch: bool,
 
-    /// Wait for the device after every call
+    /// Wait for the device after every call. Hangs likewise
     #[arg(long, help_heading = "Triage")]
     pub(super) sync_after_event: bool,
 
@@ -228,6 +239,8 @@ pub(super) struct Arguments {
         value_name = "N",
         default_value_t = 0,
         env = "HIP_HRR_REPLAY_PROGRESS_KERNELS",
+        value_parser = whole::<u64>(0..),
+        allow_negative_numbers = true,
         help_heading = "Triage"
     )]
     pub(super) progress_kernels: u64,
@@ -238,6 +251,8 @@ pub(super) struct Arguments {
         value_name = "S",
         default_value_t = 0,
         env = "HIP_HRR_REPLAY_PROGRESS_SECONDS",
+        value_parser = whole::<u64>(0..),
+        allow_negative_numbers = true,
         help_heading = "Triage"
     )]
     pub(super) progress_seconds: u64,
@@ -263,7 +278,7 @@ pub(super) struct Arguments {
     pub(super) json: bool,
 
     /// With --events, --csv or --trace: only calls of this captured thread
-    #[arg(long, value_name = "N", requires = "info", help_heading = "Inspection")]
+    #[arg(long, value_name = "N", requires = "info", value_parser = whole::<u32>(0..), allow_negative_numbers = true, help_heading = "Inspection")]
     pub(super) thread: Option<u32>,
 
     /// With --events, --csv or --trace: only calls whose name matches, such as 'hipMemcpy*,hipFree'

@@ -26,6 +26,7 @@ use crate::choices::{
 };
 use crate::convert::run_convert;
 use crate::driver::{ReplayOptions, replay};
+use crate::environment::{self, VariableError};
 use crate::info::{Calls, Condition, EventRange, Filter, InfoError, InfoOptions, Output, print_path};
 use crate::launched;
 use crate::layout;
@@ -41,6 +42,7 @@ use crate::runtime::Runtime;
 use crate::summary;
 use crate::survey::Survey;
 use crate::tools::{self, State};
+use crate::topology;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};
@@ -50,6 +52,7 @@ use self::arguments::{Arguments, MarksArgument};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    hrr_cli::full_files_are_errors();
     let command = hrr_cli::with_variables(Arguments::command(), &variables::all());
     let parsed = command.try_get_matches().and_then(|matches| {
         let arguments = Arguments::from_arg_matches(&matches)?;
@@ -63,9 +66,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match run(&arguments) {
+    match start_log().and_then(|()| run(&arguments)) {
         Ok(code) => code,
         Err(message) => {
             eprintln!("[HRR] {message}");
@@ -74,14 +75,26 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Has what is said besides errors go to standard error, as far as `RUST_LOG` asks for it.
+fn start_log() -> Result<(), String> {
+    const VARIABLE: &str = "RUST_LOG";
+    let wanted = environment::text(VARIABLE).unwrap_or_else(|| "warn".to_owned());
+    let filter = tracing_subscriber::EnvFilter::try_new(&wanted).map_err(|_| {
+        let allowed = "error, warn, info or debug".to_owned();
+        VariableError { variable: VARIABLE.to_owned(), value: wanted, allowed }.to_string()
+    })?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(what) = arguments.generate {
         let written = hrr_cli::generate(what, Arguments::command(), &variables::all(), &mut std::io::stdout());
         return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
     }
     if arguments.version {
-        print_version(arguments.hip_lib.as_deref());
-        return Ok(ExitCode::SUCCESS);
+        let code = print_version(arguments.hip_lib.as_deref());
+        return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
     }
     let path = arguments.archive.as_deref().ok_or("no archive given")?;
     if let Some(trace) = &arguments.trace {
@@ -117,13 +130,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
     refuse_unsupported()?;
     launched::refuse_unknown_replacements(&archive, &arguments.replace_kernel)?;
+    launched::refuse_filter_of_nothing(&archive, arguments.kernel_filter.as_deref())?;
+    topology::refuse_cpus_out_of_reach(&arguments.pin).map_err(|error| format!("--pin: {error}"))?;
     let choices = Choices {
         devices: arguments.device_map.clone().unwrap_or_default(),
         placement: if arguments.no_placement { PlacementPolicy::Off } else { PlacementPolicy::WherePossible },
         kernel_filter: arguments.kernel_filter.clone(),
         replacements: arguments.replace_kernel.clone(),
         warn_untranslated: arguments.warn_untranslated_args.then_some(WarnUntranslated),
-        new_memory: NewMemory::from_env()?,
+        new_memory: NewMemory::from_env().map_err(|error| error.to_string())?,
         regions: match (arguments.no_regions, arguments.regions_strict) {
             (true, _) => RegionPolicy::Ignored,
             (false, true) => RegionPolicy::Strict,
@@ -178,7 +193,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         },
     };
     let outcome = replay(&archive, &runtime, &options, |prepared| {
-        print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+        // Where this cannot be printed, the summary cannot either, and decides the exit code.
+        let _ = print_all(&summary::heading(&archive, prepared.events, prepared, &options));
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
@@ -191,8 +207,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }
-    print_all(&summary::summary(&outcome));
-    let mut code = outcome.exit_code();
+    let mut code = outcome.exit_code().max(print_all(&summary::summary(&outcome)));
     if let Some(trace) = &outcome.trace {
         code = code.max(tell_trace(trace));
     }
@@ -203,14 +218,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         eprintln!("[HRR] failed to write the report: {error}");
         code = code.max(1);
     }
-    let log = arguments.log_order.as_ref().map(|log| match arguments.all_processes {
-        true => processes::of_process(log, path),
-        false => log.clone(),
-    });
+    let log = arguments.log_order.as_ref().map(|log| own_file(arguments, log, path));
     if let Some((log, calls)) = log.as_ref().zip(outcome.order_log.as_ref())
         && let Err(error) = calls.write(log)
     {
-        eprintln!("[HRR] failed to write the order log: {error}");
+        eprintln!("[HRR] failed to write the order log: {}: {error}", log.display());
         code = code.max(1);
     }
     if outcome.abandoned {
@@ -251,7 +263,7 @@ fn expect_writable(file: &Path) -> std::io::Result<()> {
     std::fs::remove_file(beside)
 }
 
-/// The file that is meant where several processes would write to one.
+/// The file of this process, where several would write to one.
 fn own_file(arguments: &Arguments, file: &Path, process: &Path) -> PathBuf {
     if arguments.all_processes { processes::of_process(file, process) } else { file.to_owned() }
 }
@@ -290,7 +302,8 @@ fn hang_handler(arguments: &Arguments, path: &Path) -> HangHandler {
         };
         (own_file(arguments, report, path), known)
     });
-    tell::handler(tell::Files { triage: arguments.triage.clone(), report })
+    let triage = arguments.triage.as_ref().map(|triage| own_file(arguments, triage, path));
+    tell::handler(tell::Files { triage, report })
 }
 
 fn triage_options(arguments: &Arguments) -> TriageOptions {
@@ -399,18 +412,24 @@ fn archive_tool(path: &Path, arguments: &Arguments) -> Option<Result<ExitCode, S
     Some(state.map(code).map_err(|error| error.to_string()))
 }
 
-fn print_version(hip_lib: Option<&Path>) {
+fn print_version(hip_lib: Option<&Path>) -> i32 {
     let mut text =
         format!("hrr-playback {}\narchive format {}\n", env!("CARGO_PKG_VERSION"), hrr_format::stream_file::VERSION);
     match Runtime::load(hip_lib) {
         Ok(runtime) => text.push_str(&format!("HIP runtime {} ({})\n", runtime.version(), runtime.path().display())),
         Err(_) => text.push_str("HIP runtime none found\n"),
     }
-    print_all(&text);
+    print_all(&text)
 }
 
-/// Prints to standard output; a closed pipe is no error.
-fn print_all(text: &str) {
+/// Prints to standard output; a closed pipe is no error. The exit code for it.
+fn print_all(text: &str) -> i32 {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("[HRR] the output cannot be written: {error}");
+            1
+        }
+        _ => 0,
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::{_mm_set_epi64x, _mm256_cvtph_ps, _mm256_storeu_ps};
 
-use super::{BLOCK_BYTES, Deviation, Element, Fp16, Tolerance, Widened};
+use super::elements::{self, Element, Fp16, Widened};
+use super::{BLOCK_BYTES, Deviation, Tolerance};
 
 /// Elements of fp16 in a block.
 const HALVES: usize = BLOCK_BYTES / 2;
@@ -48,7 +49,7 @@ pub(super) fn count_bad_fp16(live: &[u8], expected: &[u8], tolerance: &Tolerance
     let blocks = live.chunks(BLOCK_BYTES).zip(expected.chunks(BLOCK_BYTES));
     let mut bad = 0;
     for (live, expected) in blocks {
-        bad += super::count_bad::<Widened, 4>(wide_live.of(live), wide_expected.of(expected), tolerance);
+        bad += elements::count_bad::<Widened, 4>(wide_live.of(live), wide_expected.of(expected), tolerance);
     }
     bad
 }
@@ -59,7 +60,7 @@ pub(super) fn deviation_fp16(live: &[u8], expected: &[u8]) -> Deviation {
     let blocks = live.chunks(BLOCK_BYTES).zip(expected.chunks(BLOCK_BYTES));
     let mut all = Deviation { max_abs: 0.0, max_rel: 0.0 };
     for (live, expected) in blocks {
-        let block = super::deviation::<Widened, 4>(wide_live.of(live), wide_expected.of(expected));
+        let block = elements::deviation::<Widened, 4>(wide_live.of(live), wide_expected.of(expected));
         all = Deviation { max_abs: all.max_abs.max(block.max_abs), max_rel: all.max_rel.max(block.max_rel) };
     }
     all
@@ -71,10 +72,10 @@ pub(super) fn count_bad<E: Element<BYTES>, const BYTES: usize>(
     expected: &[u8],
     tolerance: &Tolerance,
 ) -> usize {
-    super::count_bad::<E, BYTES>(live, expected, tolerance)
+    elements::count_bad::<E, BYTES>(live, expected, tolerance)
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn deviation<E: Element<BYTES>, const BYTES: usize>(live: &[u8], expected: &[u8]) -> Deviation {
-    super::deviation::<E, BYTES>(live, expected)
+    elements::deviation::<E, BYTES>(live, expected)
 }

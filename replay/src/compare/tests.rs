@@ -215,24 +215,6 @@ fn every_fp16_value_is_the_same_in_both_builds_of_the_loops() {
     }
 }
 
-#[test]
-fn tolerances_come_from_the_environment() {
-    let read = |set: &[(&'static str, &str)]| {
-        let set: Vec<_> = set.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Tolerance::from_variables(move |name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone()))
-    };
-    assert_eq!(read(&[]), Ok(DEFAULT));
-    assert_eq!(
-        read(&[(ATOL_VARIABLE, "0"), (RTOL_VARIABLE, "2e-2"), (EXACT_VARIABLE, "")]),
-        Ok(Tolerance { atol: 0.0, rtol: 0.02, exact_only: true })
-    );
-    for bad in ["-1", "nan", "inf", "1e-3x"] {
-        let error = read(&[(RTOL_VARIABLE, bad)]).unwrap_err();
-        assert!(error.to_string().contains(RTOL_VARIABLE) && error.to_string().contains(bad), "{error}");
-    }
-}
-
-/// The rules, one element at a time.
 fn naive(live: &[u8], expected: &[u8], tolerance: &Tolerance) -> Option<Encoding> {
     tried(live, expected).find(|&encoding| {
         let size = encoding.element_bytes();

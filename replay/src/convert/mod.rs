@@ -47,11 +47,20 @@ pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write
     if target.exists() {
         return Err(ConvertError::Exists { path: target.to_owned() });
     }
+    let archive = Archive::open(path)?;
+    let converted = convert(&archive, target, lossy, out);
+    if converted.is_err() {
+        // Half an archive would be taken for one; the error that matters is the first one.
+        let _ = std::fs::remove_dir_all(target);
+    }
+    converted
+}
+
+fn convert(archive: &Archive, target: &Path, lossy: Lossy, out: &mut dyn Write) -> Result<(), ConvertError> {
     let files = |path: &Path| {
         let path = path.to_owned();
         move |reason| ConvertError::Files { path, reason }
     };
-    let archive = Archive::open(path)?;
     let manifest = archive.manifest();
     let process = process_dir(target, manifest.pid);
     if manifest.imported.is_some() && archive.path().join(hrr_format::upstream::archive::EVENTS_FILE).is_file() {
@@ -76,7 +85,7 @@ pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write
             .map_err(files(target))?;
         return Ok(());
     }
-    let written = write(&archive, &process, lossy)?;
+    let written = write(archive, &process, lossy)?;
     writeln!(
         out,
         "[HRR] Converted {} calls and {} contents to the in-tree format, version {}, in {}",

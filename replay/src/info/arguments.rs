@@ -166,6 +166,10 @@ fn append(archive: &Archive, record: &Record<'_>, param: &Param, section: &Secti
             text.push_str("->");
             text.push_str(&pointee(param, section.payload));
         }
+        SectionTag::Names => {
+            let names: Vec<&[u8]> = section.names().collect();
+            let _ = write!(text, " named {}", list(names.iter(), names.len(), |name| quoted(name)));
+        }
         SectionTag::Return
         | SectionTag::GraphHostIn
         | SectionTag::GraphHostOut

@@ -1,6 +1,7 @@
 //! How much memory the program held at most, by kind.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Role, Size};
@@ -85,9 +86,9 @@ impl Ledger {
 pub(super) fn collect(archive: &Archive) -> Memory {
     let mut ledger = Ledger::default();
     let mut open: Vec<Option<Record<'_>>> = vec![None; archive.streams().len()];
-    for point in Timeline::new(archive.streams()) {
+    for point in Timeline::new(archive.streams(), Arc::default()) {
         match point {
-            Point::Begin { lane, record } => {
+            Point::Begin { lane, record, .. } => {
                 frees(archive, &record, |base| ledger.free(base));
                 open[lane as usize] = Some(record);
             }

@@ -60,14 +60,21 @@ impl Default for IssuedCalls {
 }
 
 impl IssuedCalls {
-    /// Counts the calls that a finished chunk issues. A chunk's calls are in order of their events; what is issued for a call
-    /// besides is auxiliary, or belongs to a call that was there before.
+    /// Counts the calls that a finished chunk issues. A chunk's calls are in order of their events, but for those that are
+    /// delayed; what is issued for a call besides is auxiliary, or belongs to a call that was there before.
     pub(crate) fn count(&mut self, chunk: &Chunk) {
-        let mut next_event = 0;
+        let (mut next_event, mut last_delayed) = (0, None);
         for instruction in &chunk.instructions {
-            if instruction.flags & flag::AUXILIARY == 0 && instruction.event >= next_event {
-                next_event = instruction.event + 1;
-                self.0[usize::from(instruction.api)] += 1;
+            let event = instruction.event;
+            let is_delayed = instruction.flags & flag::DELAYED != 0;
+            let is_new = event >= next_event || (is_delayed && last_delayed != Some(event));
+            if instruction.flags & flag::AUXILIARY != 0 || !is_new {
+                continue;
+            }
+            self.0[usize::from(instruction.api)] += 1;
+            next_event = next_event.max(event + 1);
+            if is_delayed {
+                last_delayed = Some(event);
             }
         }
     }
@@ -116,6 +123,17 @@ mod tests {
         issued.count(&chunk(&[(0, malloc, 0), (0, malloc, flag::AUXILIARY), (1, free, 0), (0, malloc, 0)]));
         assert_eq!(account.lost(&issued), [("hipFree", 1)]);
         issued.count(&chunk(&[(2, free, 0)]));
+        assert_eq!(account.lost(&issued), []);
+    }
+
+    #[test]
+    fn a_delayed_call_is_counted_behind_later_ones_and_once() {
+        let copy = Api::by_name("hipMemcpyAsync").unwrap();
+        let query = Api::by_name("hipStreamQuery").unwrap();
+        let mut account = CallAccount::default();
+        let mut issued = IssuedCalls::default();
+        [copy, copy, query].iter().for_each(|api| account.recorded(api));
+        issued.count(&chunk(&[(4, query, 0), (3, copy, flag::DELAYED), (3, copy, flag::DELAYED), (5, copy, 0)]));
         assert_eq!(account.lost(&issued), []);
     }
 }

@@ -78,7 +78,6 @@ pub(crate) struct Annotations {
     origin: Option<u64>,
     /// Recorded tick at which each captured thread's last measured call had returned.
     last_end: Vec<Option<u64>>,
-    captures: Captures,
 }
 
 /// Which streams are being captured into a graph, so that what is enqueued on them is not done.
@@ -98,6 +97,9 @@ impl Captures {
         records: Option<u32>,
         waits_for: Option<u32>,
     ) -> bool {
+        if self.streams.is_empty() && self.events.is_empty() && special != Special::BeginCapture {
+            return false;
+        }
         match special {
             Special::BeginCapture => {
                 self.streams.insert(stream, stream);
@@ -209,7 +211,7 @@ impl<'a> Planner<'a> {
         if !wanted.notes || !call.succeeded() {
             return;
         }
-        if self.follow_capture(lowering, special) {
+        if self.graph_events.captured {
             // It becomes part of a graph, and is done when that is launched.
             return;
         }
@@ -266,14 +268,6 @@ impl<'a> Planner<'a> {
         };
         let bytes = bytes.unwrap_or(0);
         Some((Work::Copy(CopyClass::new(call.api.id, direction, blocking, bytes)), bytes))
-    }
-
-    /// Keeps track of which streams are being captured into a graph: events around their work would become part of it.
-    /// Whether the call's work is captured rather than done.
-    fn follow_capture(&mut self, lowering: &Lowering, special: Special) -> bool {
-        let Some(stream) = lowering.facts.enqueues_on.map(|key| key.object) else { return false };
-        let facts = &lowering.facts;
-        self.annotations.captures.follow(special, stream, facts.records, facts.device_waits)
     }
 }
 

@@ -13,6 +13,7 @@ use hrr_format::record::Record;
 use super::Assignment;
 use super::edges::Hands;
 use super::emit::copies_host_memory;
+use super::looks::{Delayed, Span};
 use super::timeline::{Point, Timeline};
 use crate::prefetch;
 use crate::triage::event_index::EventIndex;
@@ -41,19 +42,23 @@ pub(crate) struct Reader<'a> {
     assignment: Assignment,
     index: Option<Arc<EventIndex<'a>>>,
     timeline: Timeline<'a>,
-    events: u64,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from the archive's first call on.
-    pub(crate) fn new(archive: &'a Archive, assignment: &Assignment, index: Option<Arc<EventIndex<'a>>>) -> Self {
-        let timeline = Timeline::new(archive.streams());
-        Reader { archive, assignment: assignment.clone(), index, timeline, events: 0 }
+    pub(crate) fn new(
+        archive: &'a Archive,
+        delayed: &Arc<Delayed>,
+        assignment: &Assignment,
+        index: Option<Arc<EventIndex<'a>>>,
+    ) -> Self {
+        let timeline = Timeline::new(archive.streams(), Arc::clone(delayed));
+        Reader { archive, assignment: assignment.clone(), index, timeline }
     }
 
     /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
     /// returns.
-    fn blocks_others(&self, lane: u32, record: &Record<'_>) -> bool {
+    fn blocks_others(&self, lane: u32, record: &Record<'_>, span: Span) -> bool {
         let multiplexed = self.assignment.multiplexed();
         let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
         if !api.blocks() && api.effect != Effect::Enqueue {
@@ -64,7 +69,7 @@ impl<'a> Reader<'a> {
         let overlapped = worker_of.iter().enumerate().any(|(other, &of)| {
             of == worker
                 && other as u32 != lane
-                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < record.end())
+                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < span.end)
         });
         overlapped && (api.blocks() || copies_host_memory(record))
     }
@@ -75,14 +80,11 @@ impl<'a> Iterator for Reader<'a> {
 
     fn next(&mut self) -> Option<Arrival<'a>> {
         if let Some(index) = &self.index {
-            index.reached(self.events, &self.timeline);
+            index.reached(&self.timeline);
         }
         let point = self.timeline.next()?;
         let blocks_others = match &point {
-            Point::Begin { lane, record } => {
-                self.events += 1;
-                self.blocks_others(*lane, record)
-            }
+            Point::Begin { lane, record, span, .. } => self.blocks_others(*lane, record, *span),
             _ => false,
         };
         let (in_flight, last_tick) = (self.timeline.in_flight().len(), self.timeline.last_tick());

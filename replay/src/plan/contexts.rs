@@ -13,10 +13,10 @@ use super::special::Special;
 
 impl<'a> Planner<'a> {
     /// What calls about contexts become. Where captured threads share OS threads, their stacks of contexts are not kept apart
-    /// there, and what stands before a window does not make these: the top is asked for instead of taken away, and the
-    /// device behind it is made current as by any other call.
+    /// there, and older recorders left out of a window what was on them before: the top is asked for instead of taken away, and
+    /// the device behind it is made current as by any other call.
     pub(crate) fn apply_context(&self, call: &Call<'_>, special: Special) -> Result<Option<&'static Api>, Refusal> {
-        let as_recorded = !self.multiplexed && self.archive.manifest().window.is_none();
+        let as_recorded = !self.multiplexed && self.has_whole_stacks();
         if special != Special::PopContext || as_recorded {
             return Ok(None);
         }
@@ -24,6 +24,11 @@ impl<'a> Planner<'a> {
             return Err(Refusal::NotReissued);
         }
         Ok(Api::by_name("hipCtxGetCurrent"))
+    }
+
+    /// Whether the archive has all that its threads pushed on their stacks of contexts.
+    pub(crate) fn has_whole_stacks(&self) -> bool {
+        self.archive.manifest().window.as_ref().is_none_or(|window| window.contexts)
     }
 
     /// What a call that succeeded changes of its thread's device, and of what is known of contexts.

@@ -5,11 +5,12 @@ use std::ffi::c_void;
 use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns};
 use hrr_format::record::{Presence, Record, SectionTag};
 
-use super::dependency::Sync;
+use super::dependency::{Sync, Use};
 use super::draft::{Draft, Issue};
 use super::edges::Entered;
 use super::error::{PlanError, Refusal};
 use super::graph_host::{HostSide, graph_host_sections, shape_of};
+use super::looks::Span;
 use super::lower::{Call, Lowering, word_at};
 use super::objects::Definition;
 use super::special::Special;
@@ -18,17 +19,24 @@ use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::thunk::THUNKS;
 
+/// A call's time inside HIP at capture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    /// When it counts as entered and returned.
+    pub(super) span: Span,
+    /// It blocked while another captured thread of its worker made calls.
+    pub(super) blocks_others: bool,
+}
+
 /// `hipErrorOutOfMemory`.
 const OUT_OF_MEMORY: i32 = 2;
+/// `hipErrorStreamCaptureUnsupported`: the call may not be made while there is a capture.
+pub(super) const CAPTURE_UNSUPPORTED: i32 = 900;
+/// `hipErrorStreamCaptureInvalidated`: such a call was made.
+const CAPTURE_INVALIDATED: i32 = 901;
 
 impl<'a> Planner<'a> {
-    pub(super) fn begin(
-        &mut self,
-        event: u64,
-        lane: u32,
-        record: Record<'a>,
-        blocks_others: bool,
-    ) -> Result<(), PlanError> {
+    pub(super) fn begin(&mut self, event: u64, lane: u32, record: Record<'a>, stay: Stay) -> Result<(), PlanError> {
         let api = self.archive.api(record.api());
         let refuse = |reason: Refusal| PlanError {
             event,
@@ -44,7 +52,7 @@ impl<'a> Planner<'a> {
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
         self.account.recorded(known);
-        let open = match self.lower_call(event, lane, known, record, blocks_others) {
+        let open = match self.lower_call(event, lane, known, record, stay) {
             Ok(open) => open,
             Err(reason) => {
                 return Err(PlanError {
@@ -65,7 +73,7 @@ impl<'a> Planner<'a> {
         lane: u32,
         api: &'static Api,
         record: Record<'a>,
-        blocks_others: bool,
+        stay: Stay,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
         let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
@@ -113,8 +121,14 @@ impl<'a> Planner<'a> {
                 // What only tells of the last error failed at nothing itself.
                 let tells = matches!(special, Special::GetLastError | Special::PeekLastError);
                 let may_fit = record.ret() == OUT_OF_MEMORY && !tells && !relaxed;
-                self.planned.failures_not_reissued += u64::from(may_fit);
-                relaxed || may_fit
+                // A capture forbade the call, which a relaxed one does not: it would be made.
+                let forbidden = self.multiplexed
+                    && record.ret() == CAPTURE_UNSUPPORTED
+                    && !tells
+                    && !relaxed
+                    && api.stream_param().is_none();
+                self.planned.failures_not_reissued += u64::from(may_fit || forbidden);
+                relaxed || may_fit || forbidden
             }
         };
         let filtered = !left_out && self.is_filtered(&call)?;
@@ -142,7 +156,7 @@ impl<'a> Planner<'a> {
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let mut chunk = self.chunks[worker].take().unwrap_or_default();
-        let result = self.emit(&call, &mut chunk, blocks_others);
+        let result = self.emit(&call, &mut chunk, stay);
         self.chunks[worker] = Some(chunk);
         self.planned.issued += u64::from(result.is_ok());
         let dropped = match &result {
@@ -167,10 +181,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Lays the call out and appends it, and what must go with it, to the chunk.
-    pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
+    pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, stay: Stay) -> Result<Open, Refusal> {
         let mut lowering = Lowering::new(self.edges.facts());
         let mut entered = None;
-        let result = self.emit_laid_out(call, chunk, blocks_others, &mut lowering, &mut entered);
+        let result = self.emit_laid_out(call, chunk, stay, &mut lowering, &mut entered);
         match entered {
             // One that comes to nothing from here on was entered all the same.
             Some(entered) => {
@@ -187,11 +201,12 @@ impl<'a> Planner<'a> {
         &mut self,
         call: &Call<'a>,
         chunk: &mut Chunk,
-        blocks_others: bool,
+        stay: Stay,
         lowering: &mut Lowering,
         entered: &mut Option<Entered>,
     ) -> Result<(), Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
+        let Stay { span: Span { begin, end }, blocks_others } = stay;
         let mut waits = std::mem::take(&mut self.waits);
         waits.clear();
         let mut draft = Draft::new(chunk, record.word_count(), record.words());
@@ -227,6 +242,7 @@ impl<'a> Planner<'a> {
             lowering.facts.enqueues_on = Some(self.objects.legacy_stream(call.device));
         }
         lowering.classify(call, special);
+        self.note_graph_events(call, special, lowering);
         self.note_context(call, special, &mut lowering.definitions);
         if self.mutation == Some(Mutation::NameOnlyKernel) && api.name == "hipModuleGetFunction" {
             self.forget_module(call, &mut draft);
@@ -247,7 +263,6 @@ impl<'a> Planner<'a> {
         if self.mutation == Some(Mutation::SelfWait) && call.event == SELF_WAIT_AT {
             waits.push(Wait { lane, count });
         }
-        let (begin, end) = (record.begin(), record.end().max(record.begin()));
         *entered =
             Some(Entered { lane, begin, end, count, stream, in_order_on, handed_off: blocks_others, placeholder });
         self.lanes[lane as usize].planned = count;
@@ -259,7 +274,8 @@ impl<'a> Planner<'a> {
                 return Err(Refusal::Withheld { what: "the host buffer" });
             }
             let shape = shape_of(blob.size_bytes, rows).ok_or(Refusal::Lacks { what })?;
-            let source = self.graph_source(blob)?;
+            let source = self.graph_source(call, blob)?;
+            lowering.facts.uses.extend(source.images.iter().map(|(_, handle)| (handle.object, Use::Reads)));
             self.host.keep_until(self.host.window(), Wait { lane, count });
             self.emit_host_copy(call, chunk, &mut waits, address, shape, HostSide::FillFrom(source), 0)?;
         }
@@ -269,6 +285,9 @@ impl<'a> Planner<'a> {
         let mut flags = 0;
         if blocks_others {
             flags |= flag::HAND_OFF;
+        }
+        if begin != record.begin() {
+            flags |= flag::DELAYED;
         }
         match api.effect {
             Effect::Query if record.ret() == 0 => flags |= flag::REPEAT_UNTIL_SUCCESS,
@@ -287,6 +306,10 @@ impl<'a> Planner<'a> {
             }
         }
         flags |= self.last_error_flags(call, special);
+        if self.multiplexed && record.ret() == CAPTURE_INVALIDATED {
+            // What invalidated the capture may have been left out.
+            flags |= flag::ANY_OUTCOME;
+        }
         if api.ret == Returns::ChannelDesc || api.ret == Returns::Void {
             flags |= flag::ANY_OUTCOME;
         }
@@ -307,7 +330,10 @@ impl<'a> Planner<'a> {
                 }
                 None => match self.listed_node_thunk(call, issued, chunk, &mut draft)? {
                     Some(thunk) => thunk,
-                    None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    None => match self.told_thunk(call, chunk, &mut draft, lowering)? {
+                        Some(thunk) => thunk,
+                        None => (THUNKS[usize::from(issued.id)], self.entry_point(issued)?),
+                    },
                 },
             },
         };
@@ -321,6 +347,7 @@ impl<'a> Planner<'a> {
         self.emit_before(call, chunk, launches, &mut waits);
         self.emit_put_off(call, special, chunk, &mut waits)?;
         self.emit_twins(call, chunk, &draft, lowering, &mut waits)?;
+        self.emit_by_name(call, chunk, &mut draft, &mut waits)?;
         let words = draft.words;
         let issue = Issue {
             thunk,

@@ -13,6 +13,7 @@ use super::address::Space;
 use super::draft::{Draft, Issue};
 use super::error::Refusal;
 use super::lower::Call;
+use super::shape::WithImages;
 use crate::instruction::{Chunk, Wait, flag};
 use crate::stage::Shape;
 use crate::thunk::Outcome;
@@ -97,7 +98,7 @@ pub(crate) fn shape_of(packed_bytes: u64, rows: Option<HostRows>) -> Option<Shap
 /// What is emitted for a copy of a graph's host memory.
 pub(crate) enum HostSide {
     /// Fill the graph's memory before it is launched.
-    FillFrom(*const u8),
+    FillFrom(WithImages),
     /// Keep a result of the graph before the next launch overwrites it.
     SaveTo(*mut u8),
 }
@@ -158,13 +159,18 @@ impl Planner<'_> {
         let graphs = [shape.pitch_bytes, shape.slice_bytes];
         let own_distances = [shape.row_bytes, shape.row_bytes.saturating_mul(shape.rows)];
         let (graph_word, own_word, own, [to, from]) = match side {
-            HostSide::FillFrom(source) => (0, 1, source as u64, [graphs, own_distances]),
+            HostSide::FillFrom(ref source) => (0, 1, source.place as u64, [graphs, own_distances]),
             HostSide::SaveTo(target) => (1, 0, target as u64, [own_distances, graphs]),
         };
         let Shape { row_bytes, rows, slices, .. } = shape;
         let words = [0, 0, row_bytes, rows, slices, to[0], to[1], from[0], from[1]];
         let mut draft = Draft::new(chunk, usize::from(COPY_WORDS), words);
         draft.set(own_word, own);
+        if let HostSide::FillFrom(source) = side {
+            for (place, handle) in source.images {
+                draft.patch_at(place as *mut u64, handle.slot, 0);
+            }
+        }
         match self.objects.memory.inside(address) {
             Some(place) if place.allocation.space != Space::Device => {
                 if place.offset_bytes.checked_add(span_bytes).is_none_or(|end| end > place.allocation.size_bytes) {

@@ -16,6 +16,7 @@ use super::dependency::Use;
 use super::draft::{Draft, Issue};
 use super::edges::Entered;
 use super::error::{PlanError, Refusal};
+use super::objects::Handle;
 use super::results::{Check, Pending, Seen};
 use super::{Open, Planner};
 use crate::instruction::{Wait, flag};
@@ -46,6 +47,8 @@ struct HostMarker<'a> {
     bytes: u64,
     after: Option<BlobRef>,
     before: Option<BlobRef>,
+    /// Where handles of images lie in what the host stored, and in what was there before.
+    images: [Vec<(u64, Handle)>; 2],
     record: Record<'a>,
 }
 
@@ -141,11 +144,18 @@ impl<'a> Planner<'a> {
                 .get_or_insert_with(|| format!("{bytes} bytes at {address:#x}, first used by event {event}"));
             return Ok(());
         }
-        let checked = self.check_marker(record)?;
+        let mut checked = self.check_marker(record)?;
         if wrote {
             counts_restored(&mut self.planned.host_memory, &checked);
+            checked.images = [checked.after, checked.before].map(|blob| {
+                let Some(blob) = blob else { return Vec::new() };
+                let base = checked.allocation.base;
+                self.scan_ranges(event, "what the host stores", blob.number, base, &checked.ranges)
+            });
         }
         let mut facts = self.edges.facts();
+        let images = checked.images.iter().flatten();
+        facts.uses.extend(images.map(|(_, handle)| (handle.object, Use::Reads)));
         let object = checked.allocation.object;
         let aliases = self.host_aliases.get(&object).map_or(&[][..], Vec::as_slice);
         for object in aliases.iter().map(|(alias, _)| *alias).chain([object]) {
@@ -162,7 +172,7 @@ impl<'a> Planner<'a> {
         self.objects.contents.name_once(&mut facts.memory);
         self.edges.entered(entered, facts);
         self.lanes[lane as usize].planned = count;
-        let result = self.emit_host_memory(event, lane, &checked, count, &waits);
+        let result = self.emit_host_memory(event, lane, checked, count, &waits);
         self.waits = waits;
         result?;
         self.open[lane as usize] = Some(Open { issued: true, definitions: Vec::new() });
@@ -203,7 +213,7 @@ impl<'a> Planner<'a> {
         if bytes > 0 && after.is_none() {
             return Err(Refusal::Lacks { what });
         }
-        Ok(HostMarker { allocation, ranges, bytes, after, before, record })
+        Ok(HostMarker { allocation, ranges, bytes, after, before, images: Default::default(), record })
     }
 
     /// Ranges of an allocation that copies write to which the program has not yet waited for.
@@ -223,7 +233,7 @@ impl<'a> Planner<'a> {
         &mut self,
         event: u64,
         lane: u32,
-        marker: &HostMarker<'_>,
+        mut marker: HostMarker<'_>,
         count: u64,
         waits: &[Wait],
     ) -> Result<(), Refusal> {
@@ -238,15 +248,18 @@ impl<'a> Planner<'a> {
         let restores = self.mutation != Some(Mutation::NoHostRestore);
         // Where the program's waits are left out, what the device writes is there at no certain time.
         let leaves_out = if wrote { !restores } else { self.triage.skips_syncs() };
-        let mut source = |blob: Option<BlobRef>| match blob {
+        let mut translated = Vec::new();
+        let mut source = |blob: Option<BlobRef>, images: Vec<(u64, Handle)>| match blob {
             Some(blob) if !leaves_out => {
-                let shape = Shape::linear(blob.size_bytes);
-                self.host.source(self.archive, HostKind::Pageable, blob.number, shape).map(|place| place as u64)
+                let source = self.source_with_images(blob, images)?;
+                translated.extend(source.images);
+                Ok::<u64, Refusal>(source.place as u64)
             }
             _ => Ok(0),
         };
-        let after = if action == Action::Save { 0 } else { source(marker.after)? };
-        let before = source(marker.before)?;
+        let [images, images_before] = std::mem::take(&mut marker.images);
+        let after = if action == Action::Save { 0 } else { source(marker.after, images)? };
+        let before = source(marker.before, images_before)?;
         // What a copy in flight brings replaces what the host had stored there: the recorder may have seen either.
         let in_flight = if wrote { self.in_flight_results(&marker.allocation) } else { Vec::new() };
         let mut ranges = if leaves_out { Vec::new() } else { cut(&marker.ranges, &in_flight) };
@@ -258,7 +271,7 @@ impl<'a> Planner<'a> {
             0
         } else {
             let place = self.host.place(HostKind::Pageable, marker.bytes)? as u64;
-            self.check_host_memory(event, lane, marker, place, count);
+            self.check_host_memory(event, lane, &marker, place, count);
             place
         };
         self.host.keep_until(self.host.window(), Wait { lane, count });
@@ -286,6 +299,9 @@ impl<'a> Planner<'a> {
         let words = [base, size_bytes, ranges, range_count, after, before, save, action];
         let mut draft = Draft::new(&mut chunk, WORDS, words);
         draft.patch(0, marker.allocation.slot, 0);
+        for (place, handle) in translated {
+            draft.patch_at(place as *mut u64, handle.slot, 0);
+        }
         draft.flags |= flag::AUXILIARY;
         let issue = Issue {
             thunk: host_memory_thunk,

@@ -41,6 +41,9 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let kernel = self.archive.kernels().of_launch(call.record.aux());
+        if kernel.is_none() && call.record.kernel().is_some() && call.succeeded() {
+            return Err(Refusal::Lacks { what: "its kernel's line in kernels.jsonl" });
+        }
         let address = self.kernel_argument_memory(call, chunk, draft, lowering, param.role, kernel)?;
         draft.set(param.word, address);
         Ok(())

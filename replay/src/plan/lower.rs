@@ -5,6 +5,7 @@ use hrr_format::record::{Presence, Record, SectionTag};
 
 use super::Planner;
 use super::address::Space;
+use super::capture_info::Told;
 use super::dependency::{CallFacts, StreamKey, Use};
 use super::draft::Draft;
 use super::error::Refusal;
@@ -51,6 +52,8 @@ pub(crate) struct Lowering {
     pub(crate) placed: Option<Placed>,
     /// The stream that the call names, whatever it does there.
     pub(crate) names_stream: Option<StreamKey>,
+    /// An array of the runtime's own whose handles are wanted.
+    pub(crate) told: Option<Told>,
     /// New device memory, to be filled: where its address is, and its size in bytes.
     pub(crate) new_memory: Option<(crate::slots::Slot, u64)>,
 }
@@ -179,12 +182,13 @@ impl<'a> Planner<'a> {
                             let cell = unsafe { array.add(position) };
                             let handle = word_at(bytes, position * 8);
                             self.lower_new_handle(call, draft, lowering, cell, kind, handle, false);
+                            self.name_enumerated(call, lowering, number, position, kind, handle);
                         }
                     }
                 }
-                Role::GetArrayAt(..) => {
+                Role::GetArrayAt(kind, _) => {
                     if value != 0 {
-                        draft.set(param.word, chunk.memory.allocate(MIN_BUFFER_BYTES / 8) as u64);
+                        self.lower_told(call, chunk, draft, lowering, number, kind);
                     }
                 }
                 Role::Device(access, size) => {

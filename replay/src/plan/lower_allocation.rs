@@ -133,11 +133,18 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Refusal> {
         /// A page: what runtimes pin.
         const PAGE_BYTES: u64 = 4096;
+        /// `hipErrorHostMemoryAlreadyRegistered`.
+        const ALREADY_REGISTERED: i32 = 712;
         let param = &call.api.params[usize::from(number)];
-        if !call.succeeded() || value == 0 {
-            if value != 0 {
-                draft.set(param.word, poison_address());
+        if !call.succeeded() && value != 0 {
+            // What it failed over may be that the memory is pinned already: then it is again.
+            match self.objects.memory.inside(value).filter(|place| place.allocation.space != Space::Device) {
+                Some(place) => draft.patch(param.word, place.allocation.slot, place.offset_bytes),
+                None if call.record.ret() == ALREADY_REGISTERED => return Err(Refusal::NotReissued),
+                None => draft.set(param.word, poison_address()),
             }
+        }
+        if !call.succeeded() || value == 0 {
             return Ok(());
         }
         let size_bytes = self.size_of(call, size).unwrap_or(0);

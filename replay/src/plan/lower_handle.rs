@@ -108,7 +108,10 @@ impl<'a> Planner<'a> {
             kind,
             HandleKind::Function | HandleKind::Kernel | HandleKind::Node | HandleKind::Array | HandleKind::TexRef
         );
-        let parent = if is_part { self.parent_of(call) } else { 0 };
+        let parent = match if is_part { self.parent_of(call) } else { 0 } {
+            0 if kind == HandleKind::Node => self.graph_told_of(call, lowering),
+            parent => parent,
+        };
         // A part of another whole ended with it, and its value was given out again.
         let is_same = |handle: &super::objects::Handle| parent == 0 || handle.parent == parent;
         if !fresh && let Some(handle) = self.objects.handle(kind, recorded).filter(is_same) {

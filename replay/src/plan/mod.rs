@@ -4,7 +4,7 @@
 //! * [`timeline`]: all calls as entries and returns, merged over the captured threads
 //! * [`objects`]: what is live at each moment, and the slot it will have at replay
 //! * [`address`]: which allocation an address lies in
-//! * [`arrivals`]: the timeline, read ahead
+//! * [`arrivals`]: the timeline, read ahead; [`looks`]: enqueues that a look at their stream did not see
 //! * [`order`], [`dependency`], [`visibility`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
 //! * [`assignment`]: which worker executes what
 //! * [`walk`], [`emit`]: from the timeline to instructions, and to the workers
@@ -19,11 +19,14 @@
 //! * [`kernel_room`]: room for what kernels really take
 //! * [`host_memory`]: host memory that devices use directly
 //! * [`ipc`], [`shared`]: handles by which processes share memory and events
+//! * [`capture_info`]: nodes of a capture under way
+//! * [`graph_events`]: captures, and events that graphs record
 //! * [`contents`]: memory that has several names
 //! * [`regions`]: memory that another tool wrote down
 //! * [`listing`]: plans as text
 //! * [`draft`]: an instruction in the making
 //! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
+//! * [`enumeration`]: functions and kernels that were had by enumeration
 //! * [`kernel_choice`], [`listed_node`]: kernels left out or replaced
 //! * [`shape`]: replays without what was withheld
 //! * [`coverage`]: when staged host memory may be used again
@@ -37,6 +40,7 @@ pub mod annotate;
 pub(crate) mod arrivals;
 pub(crate) mod assignment;
 pub(crate) mod bounds;
+pub(crate) mod capture_info;
 pub(crate) mod contents;
 pub(crate) mod contexts;
 pub(crate) mod coverage;
@@ -46,9 +50,11 @@ pub(crate) mod draft;
 pub(crate) mod edges;
 pub(crate) mod emit;
 mod empty_node;
+mod enumeration;
 pub mod error;
 pub(crate) mod escort;
 pub(crate) mod facts;
+mod graph_events;
 mod graph_host;
 pub(crate) mod host_memory;
 pub(crate) mod ipc;
@@ -58,6 +64,7 @@ pub(crate) mod knowledge;
 pub(crate) mod launch;
 pub(crate) mod listed_node;
 pub(crate) mod listing;
+pub(crate) mod looks;
 pub(crate) mod lower;
 pub(crate) mod lower_allocation;
 pub(crate) mod lower_handle;
@@ -96,6 +103,7 @@ use coverage::Coverage;
 use edges::{EdgeFinder, EdgeSettings, Hands, Keep};
 use escort::TriagePlan;
 use kernel_room::KernelRooms;
+use looks::Delayed;
 use lower::Call;
 use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
@@ -155,6 +163,8 @@ pub(crate) struct Planned {
     pub(crate) stale: u64,
     /// Handles of texture and surface objects in uploads, translated.
     pub(crate) images: u64,
+    /// Numbers in uploads that are such a handle's, but too small to be told from any other data.
+    pub(crate) small_images: u64,
     pub(crate) first_stale: Option<String>,
     /// Launches left out by the kernel filter.
     pub(crate) filtered: u64,
@@ -200,6 +210,7 @@ pub(crate) struct Planner<'a> {
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
+    graph_events: graph_events::GraphEvents,
     graph_host: graph_host::GraphHost,
     /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
     direct_host_memory: FxHashSet<u64>,
@@ -208,6 +219,7 @@ pub(crate) struct Planner<'a> {
     twins: Twins,
     kernel_rooms: KernelRooms,
     edges: EdgeFinder,
+    delayed: Arc<Delayed>,
     hands: Hands,
     /// The chunk each worker's next instruction goes to; `None` while one is laid out there.
     chunks: Vec<Option<Box<Chunk>>>,
@@ -277,6 +289,8 @@ pub(crate) struct PlanSettings<'a> {
     pub(crate) memory_nodes: MemoryNodes,
     /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
     pub(crate) direct_host_memory: FxHashSet<u64>,
+    /// Calls that count as entered later than they were.
+    pub(crate) delayed: Arc<Delayed>,
     /// On how many threads it plans.
     pub(crate) hands: Hands,
 }
@@ -330,11 +344,13 @@ impl<'a> Planner<'a> {
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
+            graph_events: graph_events::GraphEvents::default(),
             graph_host: graph_host::GraphHost::default(),
             direct_host_memory: settings.direct_host_memory,
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),
             edges: EdgeFinder::new(edges, settings.hands),
+            delayed: settings.delayed,
             hands: settings.hands,
             chunks: (0..assignment.workers).map(|_| Some(Box::default())).collect(),
             waits: Vec::new(),

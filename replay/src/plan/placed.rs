@@ -63,6 +63,24 @@ unsafe fn nothing_thunk(_: *const c_void, _: *const u64) -> Outcome {
     Outcome { code: 0, raw: 0 }
 }
 
+/// Where the words are in so many bytes of contents, which belong to ranges of memory and lie back to back.
+fn words_of(base: u64, ranges: &[(u64, u64)], len_bytes: usize) -> impl Iterator<Item = usize> {
+    const WORD: u64 = 8;
+    let mut behind = 0u64;
+    let mut spans = Vec::with_capacity(ranges.len());
+    for &(offset, len) in ranges {
+        let len = len.min((len_bytes as u64).saturating_sub(behind));
+        let address = base.wrapping_add(offset);
+        let skip = (WORD - address % WORD) % WORD;
+        spans.push((behind + skip, behind + len));
+        behind += len;
+    }
+    spans
+        .into_iter()
+        .flat_map(|(start, end)| (start..end.saturating_sub(WORD - 1)).step_by(WORD as usize))
+        .map(|at| at as usize)
+}
+
 impl Planner<'_> {
     /// Decides whether memory that a call gives out is placed, and pads it where it is not.
     pub(crate) fn place_new_memory(
@@ -234,20 +252,33 @@ impl Planner<'_> {
 
     /// Looks through uploaded contents for addresses of live device memory that does not lie where it did, and for the handles
     /// of texture and surface objects. Returns where the latter are, to be translated: a kernel finds its image by them.
-    pub(crate) fn scan_upload(&mut self, call: &Call<'_>, blob: u64) -> Vec<(u64, Handle)> {
+    pub(crate) fn scan_upload(&mut self, event: u64, uploads: &str, blob: u64) -> Vec<(u64, Handle)> {
+        self.scan_ranges(event, uploads, blob, 0, &[(0, u64::MAX)])
+    }
+
+    /// The same in contents that lie back to back and belong to these ranges of memory at `base`: words are looked at where they
+    /// are words there.
+    pub(crate) fn scan_ranges(
+        &mut self,
+        event: u64,
+        uploads: &str,
+        blob: u64,
+        base: u64,
+        ranges: &[(u64, u64)],
+    ) -> Vec<(u64, Handle)> {
         let mut images = Vec::new();
         if self.planned.not_placed == 0 && !self.objects.has_images() {
             return images;
         }
         // A blob that cannot be read is reported where it is staged.
         let Ok(Some(contents)) = self.archive.blobs().get(blob) else { return images };
-        for (position, word) in contents.chunks_exact(8).enumerate() {
-            let address = word_at(word, 0);
-            // Runtimes that number them give handles that are any data's small numbers.
-            if address >= SMALLEST_HANDLE
-                && let Some(handle) = self.objects.image(address)
-            {
-                images.push((position as u64 * 8, handle));
+        for at in words_of(base, ranges, contents.len()) {
+            let address = word_at(&contents, at);
+            match self.objects.image(address) {
+                Some(handle) if address >= SMALLEST_HANDLE => images.push((at as u64, handle)),
+                // Runtimes that number them give handles that are any data's small numbers.
+                Some(_) => self.planned.small_images += 1,
+                None => {}
             }
             if self.planned.not_placed == 0 {
                 continue;
@@ -260,17 +291,15 @@ impl Planner<'_> {
             self.planned.stale += 1;
             if self.planned.first_stale.is_none() {
                 let first = format!(
-                    "event {}, {}: byte {} of what it uploads is {address:#x}, which lies in the allocation at {:#x}",
-                    call.event,
-                    call.api.name,
-                    position * 8,
-                    allocation.base
+                    "event {event}, {uploads}: byte {} of what it uploads is {address:#x}, which lies in the allocation at {:#x}",
+                    at, allocation.base
                 );
                 // Told before the run, which may not survive it.
                 tracing::warn!("an upload holds the address of device memory that lies elsewhere now: {first}");
                 self.planned.first_stale = Some(first);
             }
         }
+        self.planned.images += images.len() as u64;
         images
     }
 
@@ -292,5 +321,20 @@ impl Planner<'_> {
                 call.event, call.api.name
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_looked_at_where_they_are_words_in_memory() {
+        let words = |base, ranges: &[(u64, u64)], len| words_of(base, ranges, len).collect::<Vec<_>>();
+        assert_eq!(words(0, &[(0, u64::MAX)], 20), [0, 8]);
+        assert_eq!(words(0x1000, &[(4, 12), (24, 16)], 28), [4, 12, 20]);
+        assert_eq!(words(0x1003, &[(0, 14)], 14), [5]);
+        assert!(words(0, &[(0, 7), (9, 3)], 10).is_empty());
+        assert!(words(0, &[(0, 8), (8, 8)], 8).len() == 1, "contents that are cut off");
     }
 }

@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 use super::Planner;
 use super::error::Refusal;
 use super::lower::{Call, integer, out_bytes, word_at};
-use super::objects::Definition;
+use super::objects::{Definition, Handle};
 use super::special::Special;
 use crate::choices::Synthetic;
 use crate::stage::{HostKind, Shape, StageError};
@@ -129,6 +129,12 @@ pub(crate) fn left_out(api: &Api, special: Special) -> Option<LeftOut> {
         return Some(LeftOut::Nodes);
     }
     (api.name.starts_with("hipStreamWaitValue") || api.name.contains("BatchMemOp")).then_some(LeftOut::Wait)
+}
+
+/// Contents in host memory, and where handles of texture and surface objects lie in them.
+pub(crate) struct WithImages {
+    pub(crate) place: *mut u8,
+    pub(crate) images: Vec<(usize, Handle)>,
 }
 
 impl Planner<'_> {
@@ -267,12 +273,29 @@ impl Planner<'_> {
     }
 
     /// A place that holds what a graph reads from the host: its recorded contents, or bytes that stand for them.
-    pub(crate) fn graph_source(&mut self, blob: BlobRef) -> Result<*mut u8, Refusal> {
-        let shape = Shape::linear(blob.size_bytes);
-        Ok(match self.choices.synthetic {
-            Some(synthetic) => self.made_up(HostKind::Pageable, synthetic, shape)?,
-            None => self.host.source(self.archive, HostKind::Pageable, blob.number, shape)?,
-        })
+    pub(crate) fn graph_source(&mut self, call: &Call<'_>, blob: BlobRef) -> Result<WithImages, Refusal> {
+        if let Some(synthetic) = self.choices.synthetic {
+            let place = self.made_up(HostKind::Pageable, synthetic, Shape::linear(blob.size_bytes))?;
+            return Ok(WithImages { place, images: Vec::new() });
+        }
+        let images = self.scan_upload(call.event, call.api.name, blob.number);
+        self.source_with_images(blob, images)
+    }
+
+    /// A place that holds packed contents in which these handles of images lie: of its own if there are any, since they are
+    /// translated there.
+    pub(super) fn source_with_images(
+        &mut self,
+        blob: BlobRef,
+        images: Vec<(u64, Handle)>,
+    ) -> Result<WithImages, Refusal> {
+        let (kind, shape) = (HostKind::Pageable, Shape::linear(blob.size_bytes));
+        let place = match images.is_empty() {
+            true => self.host.source(self.archive, kind, blob.number, shape)?,
+            false => self.host.own_source(kind, blob.number, shape)?,
+        };
+        let images = images.into_iter().map(|(at, handle)| (place as usize + at as usize, handle)).collect();
+        Ok(WithImages { place, images })
     }
 
     /// A place that holds what a copy reads: its recorded contents, or bytes that stand for them.
@@ -290,7 +313,7 @@ impl Planner<'_> {
             }
             return self.made_up(kind, synthetic, shape);
         }
-        let images = self.scan_upload(call, blob);
+        let images = self.scan_upload(call.event, call.api.name, blob);
         if images.is_empty() {
             return Ok(self.host.source(self.archive, kind, blob, shape)?);
         }
@@ -298,7 +321,6 @@ impl Planner<'_> {
         let source = self.host.own_source(kind, blob, shape)?;
         for (at, handle) in images {
             if let Some(offset) = shape.offset_of(at) {
-                self.planned.images += 1;
                 self.uploaded_images.push((source as usize + offset as usize, handle));
             }
         }

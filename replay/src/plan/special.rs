@@ -69,6 +69,10 @@ pub(crate) enum Special {
     ExchangeCaptureMode,
     /// Launches a graph.
     GraphLaunch,
+    /// Has a node of a graph record an event.
+    EventNode,
+    /// Adds or changes a node of whichever kind its parameters say.
+    AnyNode,
     /// Records an event.
     EventRecord,
     /// Has a stream wait for an event.
@@ -125,6 +129,10 @@ impl Special {
             "hipStreamEndCapture" | "hipStreamEndCapture_spt" => Special::EndCapture,
             "hipThreadExchangeStreamCaptureMode" => Special::ExchangeCaptureMode,
             "hipGraphLaunch" | "hipGraphLaunch_spt" => Special::GraphLaunch,
+            "hipGraphAddEventRecordNode"
+            | "hipGraphEventRecordNodeSetEvent"
+            | "hipGraphExecEventRecordNodeSetEvent" => Special::EventNode,
+            "hipGraphAddNode" | "hipGraphNodeSetParams" | "hipGraphExecNodeSetParams" => Special::AnyNode,
             "hipEventRecord" | "hipEventRecord_spt" | "hipEventRecordWithFlags" => Special::EventRecord,
             "hipStreamWaitEvent" | "hipStreamWaitEvent_spt" => Special::WaitEvent,
             "hipConfigureCall" => Special::ConfigureCall,
@@ -257,6 +265,10 @@ impl<'a> Planner<'a> {
         if section.presence == Presence::Withheld {
             return Err(Refusal::Withheld { what });
         }
+        // What the program passed was no code at all, and of no length that could be told.
+        if section.presence == Presence::Absent && !call.succeeded() {
+            return Err(Refusal::NotReissued);
+        }
         let reference = section.blob().ok_or(Refusal::Lacks { what })?;
         let image = self.archive.code_objects().get(reference.number).map_err(crate::stage::StageError::from)?;
         let image = image.ok_or(Refusal::Lacks { what })?;
@@ -340,7 +352,7 @@ impl<'a> Planner<'a> {
             Special::SetDevice => draft.flags |= flag::SETS_DEVICE,
             special @ (Special::MakeContext | Special::UseContext | Special::PopContext) => {
                 draft.flags |= flag::SWITCHES_CONTEXT;
-                if special == Special::PopContext && self.archive.manifest().window.is_some() {
+                if special == Special::PopContext && !self.has_whole_stacks() {
                     // What made it current may have been before the window.
                     draft.flags |= flag::ANY_OUTCOME;
                 }

@@ -12,6 +12,7 @@ use hrr_format::record::Record;
 use super::annotate::Position;
 use super::arrivals::{Arrival, Arrivals, Reader};
 use super::edges::{Hands, Whole};
+use super::emit::Stay;
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
@@ -58,7 +59,7 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// The first call that cannot be replayed.
     pub(crate) fn run(&mut self, delivery: &mut impl Delivery) -> Result<(), PlanError> {
-        let reader = Reader::new(self.archive, &self.assignment, self.triage.index.clone());
+        let reader = Reader::new(self.archive, &self.delayed, &self.assignment, self.triage.index.clone());
         std::thread::scope(|scope| {
             let memory = Ahead::start(self.hands, scope);
             self.walk(Arrivals::new(reader, self.hands, scope), &memory, delivery)
@@ -71,13 +72,14 @@ impl<'a> Planner<'a> {
         memory: &Ahead,
         delivery: &mut impl Delivery,
     ) -> Result<(), PlanError> {
-        let mut event = 0;
+        // Calls met so far, and the number behind the last of them, by which ranges go.
+        let (mut calls, mut next_event) = (0u64, 0u64);
         let mut last_event = vec![0u64; self.lanes.len()];
         for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
             match point {
-                Point::Begin { lane, record } => {
+                Point::Begin { event, lane, record, span } => {
                     let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
-                    match self.annotations.position(event, launches) {
+                    match self.annotations.position(event.max(next_event.saturating_sub(1)), launches) {
                         Position::Over => {
                             self.planned.cut = true;
                             break;
@@ -89,11 +91,12 @@ impl<'a> Planner<'a> {
                         Position::Before | Position::Inside => {}
                     }
                     self.advance_regions(record.begin());
-                    self.begin(event, lane, record, blocks_others)?;
+                    self.begin(event, lane, record, Stay { span, blocks_others })?;
                     last_event[lane as usize] = event;
-                    event += 1;
+                    next_event = next_event.max(event + 1);
+                    calls += 1;
                 }
-                Point::HostMemory { lane, record } => self.host_memory(event, lane, record)?,
+                Point::HostMemory { lane, record } => self.host_memory(next_event, lane, record)?,
                 Point::End { lane } => self.end(lane),
                 Point::Marker { lane, record } => self.marker(last_event[lane as usize], lane, record)?,
             }
@@ -101,13 +104,13 @@ impl<'a> Planner<'a> {
             if let Some(worker) = full {
                 own_calls::pulse();
                 memory.ask();
-                self.fill(event)?;
+                self.fill(next_event)?;
                 self.finish_chunk(worker);
                 self.deliver(Whole::WhatIsReady, delivery);
             }
             // A few calls may need more host memory than thousands of others.
             if full.is_some() || self.nears_the_budget() {
-                self.throttle(event, delivery)?;
+                self.throttle(next_event, delivery)?;
                 if delivery.stopped() {
                     break;
                 }
@@ -117,7 +120,7 @@ impl<'a> Planner<'a> {
             // Calls that were entered in the range and returned behind it have returned by the end of the run.
             (0..self.lanes.len() as u32).for_each(|lane| self.end(lane));
         }
-        self.deliver_all(event, delivery)?;
+        self.deliver_all(next_event, delivery)?;
         // Results that nothing made visible to the program.
         for (_, pending) in self.pending.drain() {
             let (Pending::Copy(check) | Pending::InPlace { check, .. }) = pending;
@@ -130,7 +133,7 @@ impl<'a> Planner<'a> {
             index.ended((open, last_tick));
         }
         let edges = self.edges.end();
-        self.planned.events = event + in_flight;
+        self.planned.events = calls + in_flight;
         self.planned.in_flight = in_flight;
         self.planned.lane_totals = self.lanes.iter().map(|lane| lane.planned).collect();
         self.planned.waits = edges.waits;

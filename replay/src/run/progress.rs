@@ -11,7 +11,7 @@
 use crossbeam::utils::CachePadded;
 
 use super::atomics::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence};
-use super::spinning::{Cores, Spinning, Spun};
+use super::spinning::{Cores, Spinning};
 
 /// Nobody waits: no count is as large.
 const NOBODY: u64 = u64::MAX;
@@ -100,15 +100,13 @@ impl Progress {
         let mut turns = 0;
         while self.spinning.goes_on(turns) {
             if self.done(lane) >= count {
-                self.spinning.learn(turns, Spun::Enough);
                 return true;
             }
             if self.stopped() {
                 return false;
             }
-            turns += Spinning::pause(turns);
+            turns += self.spinning.pause(turns, || self.done(lane) >= count);
         }
-        self.spinning.learn(turns, Spun::InVain);
         self.park(lane, count)
     }
 

@@ -1,9 +1,14 @@
-//! How long a thread spins for what it waits for, before it parks.
+//! How long a thread spins for what it waits for, before it parks, and when it offers its core to others meanwhile.
 //!
 //! While every thread that is awake has a core, a waiter spins for about as long as parking and being woken would take many
 //! times over: nothing else wants the core. While there are more of them than cores, what it waits for may need the very core
-//! it spins on; then it spins little, and less each time it was in vain. Threads that are parked want no core and do not count:
-//! one that waits for the others to end must not keep these from spinning for each other.
+//! it spins on: it offers that early and often, and parks sooner. Threads that are parked want no core and do not count: one
+//! that waits for the others to end must not keep these from spinning for each other.
+//!
+//! Nobody here knows which threads the runtime has, nor what else the machine does, nor that the system has put two workers on
+//! one core beside an idle one. So every waiter offers its core once it has waited for a while, and learns: one whose wait was
+//! over when it came back offers it early the next time, for the other stood behind it on that very core; one that came back
+//! for nothing waits longer before it does.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,21 +18,18 @@ use crossbeam::utils::CachePadded;
 
 /// Turns of spinning before a waiter parks while every thread has a core: some 100 us, as a turn is 20 to 60 ns.
 const SPINS: u32 = 4000;
-/// Most and fewest turns while there are more: about the cost of waking a thread, and of finding out.
-const CROWDED_SPINS: (u32, u32) = (512, 16);
-
-/// Turns after which a waiter offers its core to others now and then, and the turns between; no crowded thread spins as long. It
-/// knows how many workers there are, but not which threads the runtime has, nor what else the machine does: if what it waits for
-/// stands behind it on the core's own queue, it would spin until it parks. With nobody there, the offer costs less than the wait
-/// has lasted.
-const ALONE_SPINS: u32 = CROWDED_SPINS.0;
-const OFFER_EVERY: u32 = 32;
-/// An offer that took longer was taken: others want the core.
+/// The same while there are more of them: a few times the cost of waking a thread.
+const CROWDED_SPINS: u32 = 512;
+/// Turns before the first offer of a wait: fewest, which is also what a crowded thread takes, and most.
+const FIRST_OFFER: (u32, u32) = (32, 512);
+/// Turns between offers: with nobody there, one costs less than the wait has lasted since the one before.
+const OFFER_EVERY: u32 = 16;
+/// An offer that took longer was taken by somebody with more to do: others want the core.
 const TAKEN: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// Turns that a crowded thread spins next.
-    static NEXT_SPINS: Cell<u32> = const { Cell::new(CROWDED_SPINS.0) };
+    /// Turns before this thread's next first offer.
+    static NEXT_OFFER: Cell<u32> = const { Cell::new(FIRST_OFFER.1) };
 }
 
 /// The threads that wait for each other, and the cores they have.
@@ -45,15 +47,6 @@ impl Cores {
         // Where the system does not tell, spinning little is the smaller mistake.
         Cores { threads, available: std::thread::available_parallelism().map_or(1, usize::from) }
     }
-}
-
-/// What spinning came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spun {
-    /// What was waited for happened meanwhile.
-    Enough,
-    /// It did not.
-    InVain,
 }
 
 /// How threads spin.
@@ -75,21 +68,7 @@ impl Spinning {
 
     /// Whether the calling thread spins on after so many turns.
     pub(super) fn goes_on(&self, turns: u32) -> bool {
-        if turns < CROWDED_SPINS.1 {
-            return true;
-        }
-        if self.is_crowded() { turns < NEXT_SPINS.get() } else { turns < SPINS }
-    }
-
-    /// Learns from what so many turns came to.
-    pub(super) fn learn(&self, turns: u32, spun: Spun) {
-        let (most, fewest) = CROWDED_SPINS;
-        if self.is_crowded() {
-            NEXT_SPINS.set(match spun {
-                Spun::Enough => (turns * 2).clamp(fewest, most),
-                Spun::InVain => (NEXT_SPINS.get() / 2).max(fewest),
-            });
-        }
+        turns < if self.is_crowded() { CROWDED_SPINS } else { SPINS }
     }
 
     /// The calling thread parks.
@@ -102,16 +81,25 @@ impl Spinning {
         self.awake.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets a turn pass, of which there were so many. Returns how many it counts for.
-    pub(super) fn pause(turns: u32) -> u32 {
-        if turns < ALONE_SPINS || !turns.is_multiple_of(OFFER_EVERY) {
+    /// Lets a turn pass, of which there were so many, and looks whether the wait is over. Returns how many it counts for.
+    pub(super) fn pause(&self, turns: u32, is_over: impl FnOnce() -> bool) -> u32 {
+        let first = if self.is_crowded() { FIRST_OFFER.0 } else { NEXT_OFFER.get() };
+        if turns < first || !turns.is_multiple_of(OFFER_EVERY) {
             std::hint::spin_loop();
             return 1;
         }
         let begun = Instant::now();
         std::thread::yield_now();
-        if begun.elapsed() < TAKEN { 1 } else { SPINS }
+        let took = begun.elapsed();
+        learn(is_over());
+        if took < TAKEN { 1 } else { SPINS }
     }
+}
+
+/// Learns from an offer, after which the wait was over or not.
+fn learn(is_over: bool) {
+    let (fewest, most) = FIRST_OFFER;
+    NEXT_OFFER.set(if is_over { fewest } else { (NEXT_OFFER.get() * 2).min(most) });
 }
 
 #[cfg(test)]
@@ -124,16 +112,24 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_thread_spins_less_each_time_it_is_in_vain_and_more_when_it_is_not() {
-        let crowded = Spinning::new(Cores { threads: 3, available: 2 });
-        let (most, fewest) = CROWDED_SPINS;
-        assert_eq!(turns(&crowded), most);
-        for _ in 0..10 {
-            crowded.learn(turns(&crowded), Spun::InVain);
+    fn a_crowded_thread_parks_sooner() {
+        assert_eq!(turns(&Spinning::new(Cores { threads: 3, available: 2 })), CROWDED_SPINS);
+        assert_eq!(turns(&Spinning::new(Cores { threads: 2, available: 2 })), SPINS);
+    }
+
+    /// A thread that found the other on its own core looks there first the next time; one that did not spins longer.
+    #[test]
+    fn a_thread_learns_whether_to_offer_its_core_early() {
+        let alone = Spinning::new(Cores { threads: 2, available: 2 });
+        let (fewest, most) = FIRST_OFFER;
+        assert_eq!(NEXT_OFFER.get(), most);
+        alone.pause(most - OFFER_EVERY, || panic!("it is too early to offer anything"));
+        alone.pause(most, || true);
+        assert_eq!(NEXT_OFFER.get(), fewest);
+        for turns in [fewest, 2 * fewest, 4 * fewest, 8 * fewest, 16 * fewest] {
+            alone.pause(turns, || false);
         }
-        assert_eq!(turns(&crowded), fewest);
-        crowded.learn(turns(&crowded), Spun::Enough);
-        assert_eq!(turns(&crowded), 2 * fewest);
+        assert_eq!(NEXT_OFFER.get(), most);
     }
 
     /// Three threads on two cores, one of which waits for the others' end: the two parked at each call.
@@ -143,6 +139,6 @@ mod tests {
         spinning.parks();
         assert_eq!(turns(&spinning), SPINS);
         spinning.is_awake();
-        assert!(turns(&spinning) < SPINS);
+        assert_eq!(turns(&spinning), CROWDED_SPINS);
     }
 }

@@ -195,6 +195,13 @@ impl Diagnosis {
 }
 
 impl Worker {
+    /// Whether it is in a wait for the device that the recorded program did not make there.
+    fn is_added_wait(&self) -> bool {
+        const WAIT: &str = "hipDeviceSynchronize";
+        let recorded = self.operation.as_ref().map(|operation| operation.api.as_str());
+        self.state == Stuck::Call && self.api == WAIT && recorded.is_some_and(|recorded| recorded != WAIT)
+    }
+
     fn place(&self) -> String {
         let worker = self.worker.map_or_else(|| "a spare worker".to_owned(), |worker| format!("worker {worker}"));
         let stream = self.stream.as_ref().map_or_else(String::new, |stream| format!(", stream {stream}"));
@@ -222,6 +229,12 @@ impl fmt::Display for Diagnosis {
             let call = worker.operation.as_ref().map_or(worker.api.as_str(), |operation| &operation.call);
             if position == 0 {
                 line(&format!("  call      : {call}"))?;
+                if worker.is_added_wait() {
+                    line(
+                        "  added     : this wait for the device is --sync-after-launch's or --sync-after-event's; where a stream waits \
+                         for what a later call brings about, it never ends, and a replay without the option does",
+                    )?;
+                }
             } else {
                 let place = worker.place();
                 line(&format!("  also      : {place}: {doing} {call} for {:.0} ms", worker.stuck_ms))?;

@@ -12,12 +12,6 @@ mod spinning {
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Cores;
 
-    #[derive(Clone, Copy, Debug)]
-    pub(crate) enum Spun {
-        Enough,
-        InVain,
-    }
-
     /// Spins once, so that both ways out of it are gone.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Spinning;
@@ -31,14 +25,12 @@ mod spinning {
             turns < 1
         }
 
-        pub(crate) fn learn(&self, _: u32, _: Spun) {}
-
         pub(crate) fn parks(&self) {}
 
         pub(crate) fn is_awake(&self) {}
 
         /// Not loom's yielding, after which a thread would see every store: the faults would be gone with it.
-        pub(crate) fn pause(_: u32) -> u32 {
+        pub(crate) fn pause(self, _: u32, _: impl FnOnce() -> bool) -> u32 {
             1
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Config {
     pub(crate) arch: String,
     /// `MINIHIP_ALIAS=1`: devices have other addresses for host memory than the host.
     pub(crate) alias: bool,
+    /// `MINIHIP_REVERSE=1`: kernels of a code object are enumerated in the opposite order.
+    pub(crate) reverse: bool,
     /// `MINIHIP_VRAM_MB`: device memory in MiB per device.
     pub(crate) vram_bytes: usize,
 }
@@ -36,6 +38,7 @@ pub(crate) fn config() -> &'static Config {
             chaos_seed: env::var("MINIHIP_CHAOS").ok().filter(|v| !v.trim().is_empty()).map(|v| seed(&v)),
             trace: env::var("MINIHIP_TRACE").is_ok_and(|v| v == "1"),
             alias: env::var("MINIHIP_ALIAS").is_ok_and(|v| v == "1"),
+            reverse: env::var("MINIHIP_REVERSE").is_ok_and(|v| v == "1"),
             address_block_bytes: (number("MINIHIP_ADDRESS_BLOCK_MB", 0).min(1 << 20) as usize) << 20,
             arch: env::var("MINIHIP_ARCH").unwrap_or_else(|_| "gfx942:sramecc+:xnack-".to_owned()),
             vram_bytes: (number("MINIHIP_VRAM_MB", 16 * 1024).clamp(16, 1 << 20) as usize) << 20,

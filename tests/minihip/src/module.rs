@@ -189,6 +189,9 @@ impl CodeObject {
             .map(|(name, _)| name.clone())
             .collect();
         names.sort();
+        if config().reverse {
+            names.reverse();
+        }
         names
     }
 

@@ -1,12 +1,17 @@
 //! `hrr-capture check`: whether what was recorded is whole, and holds contents.
 
 use std::fmt;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
+use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, MissingProcesses, Warning};
 use hrr_format::record::marker;
 use hrr_format::stream_file::ContentsMode;
+use hrr_format::verify::{Depth, verify_archive_to};
+
+/// Most faults of a process that are printed; `hrr-playback --verify` has them all.
+const FAULTS_SHOWN: usize = 5;
 
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,24 +65,33 @@ pub(crate) fn state_of(archive: &Archive) -> State {
 
 /// Prints a line for each process, and exits with 0 where all are whole.
 pub(crate) fn run(path: &Path) -> ExitCode {
-    match check(path) {
-        Ok(good) => ExitCode::from(u8::from(!good)),
-        // Nothing was recorded there, which is an answer and no failure.
+    let mut text = String::new();
+    let good = match check(path, &mut text) {
+        Ok(good) => good,
+        // Nothing was recorded there, or is left of it, which is an answer and no failure.
         Err(ArchiveError::Empty { path }) => {
-            println!("{}: empty: no process was recorded", path.display());
-            ExitCode::from(1)
+            text = match MissingProcesses::of(&path) {
+                Some(missing) => format!("{}: incomplete: {missing}\n", path.display()),
+                None => format!("{}: empty: no process was recorded\n", path.display()),
+            };
+            false
         }
         Err(error) => {
             eprintln!("hrr-capture: {error}");
-            ExitCode::from(1)
+            false
         }
-    }
+    };
+    // Who reads no further knows enough; the exit code is the answer.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::from(u8::from(!good))
 }
 
-fn check(path: &Path) -> Result<bool, ArchiveError> {
+fn check(path: &Path, text: &mut String) -> Result<bool, ArchiveError> {
+    let mut missing = None;
     let processes = match Archive::open_with(path, Damaged::Tolerate) {
         Ok(archive) => vec![archive],
         Err(ArchiveError::Several { .. }) => {
+            missing = MissingProcesses::of(path);
             let root = ArchiveRoot::open(path)?;
             let open = |path: &Path| Archive::open_with(path, Damaged::Tolerate);
             root.processes.iter().map(|process| open(&process.path)).collect::<Result<_, _>>()?
@@ -86,14 +100,38 @@ fn check(path: &Path) -> Result<bool, ArchiveError> {
     };
     let mut good = true;
     for archive in &processes {
-        let state = state_of(archive);
-        good &= state.is_good() && archive.warnings().is_empty();
-        println!("{}: {state}: {}", archive.path().display(), details(archive, state));
-        for warning in archive.warnings() {
-            println!("  warning: {warning}");
-        }
+        good &= check_process(archive, text);
     }
-    Ok(good)
+    if let Some(missing) = &missing {
+        *text += &format!("  warning: {missing}\n");
+    }
+    Ok(good && missing.is_none())
+}
+
+/// Writes down how it stands with a process; says whether it is whole.
+fn check_process(archive: &Archive, text: &mut String) -> bool {
+    let state = state_of(archive);
+    let report = verify_archive_to(archive, Depth::Presence);
+    *text += &format!("{}: {state}: {}\n", archive.path().display(), details(archive, state));
+    let warnings: Vec<String> = archive.warnings().iter().map(ToString::to_string).collect();
+    for warning in &warnings {
+        *text += &format!("  warning: {warning}\n");
+    }
+    // What was a warning is no fault once more.
+    let faults: Vec<&String> = report.faults.iter().filter(|fault| !warnings.contains(fault)).collect();
+    for fault in faults.iter().take(FAULTS_SHOWN) {
+        *text += &format!("  fault: {fault}\n");
+    }
+    if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_SHOWN) {
+        *text += &format!("  and {more} more: hrr-playback {} --verify\n", quoted(archive.path()));
+    }
+    if report.lost > 0 {
+        *text +=
+            &format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost);
+    }
+    // A thread that the process's end overtook before its first record left nothing out.
+    let harmless = |warning: &Warning| matches!(warning, Warning::Unstarted { .. });
+    state.is_good() && archive.warnings().iter().all(harmless) && report.faults.is_empty() && report.lost == 0
 }
 
 fn details(archive: &Archive, state: State) -> String {

@@ -11,6 +11,7 @@ use crate::check;
 use crate::interception::{Interception, InterceptionError};
 use crate::journal::Journal;
 use crate::launch::{self, Ended};
+use crate::program::Program;
 use crate::variables::VARIABLES;
 use crate::verdict;
 
@@ -150,8 +151,9 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
         ("HIP_HRR_CAPTURE_WINDOW", arguments.window.clone()),
         ("HIP_HRR_FLIGHT_RECORDER", arguments.flight_recorder.clone()),
     ];
-    let interception =
+    let mut interception =
         Interception::new(arguments.library.as_deref(), &output, arguments.content, &part, journal.path())?;
+    interception.fit(Program::of(name).as_ref());
     if arguments.print_environment {
         // The journal goes with this process.
         let kept = |(name, _): &&(&str, OsString)| *name != "HIP_HRR_CAPTURE_JOURNAL";

@@ -3,10 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::program::{Obstacle, Program};
 use crate::settings::Settings;
 
 /// File name of the recorder.
 const LIBRARY: &str = "libhrr_capture.so";
+/// By it a runtime with dispatch tables finds the recorder.
+const REGISTER: &str = "ROCPROFILER_REGISTER_LIBRARY";
 /// Where the recorder lies, seen from the directory of this program: installed, or in a build tree.
 const PLACES: [&str; 4] = ["../lib", "../lib64", ".", "../../lib"];
 
@@ -74,9 +77,8 @@ impl Interception {
         let mut removed = Vec::new();
         // Runtimes that offer dispatch tables find the recorder by its preloading; the variable makes sure of it where a
         // program takes LD_PRELOAD out of the environment of what it starts. Another consumer that the user named stays.
-        let register = "ROCPROFILER_REGISTER_LIBRARY";
-        if std::env::var_os(register).is_none_or(|value| value.is_empty()) {
-            variables.push((register, library.into_os_string()));
+        if std::env::var_os(REGISTER).is_none_or(|value| value.is_empty()) {
+            variables.push((REGISTER, library.into_os_string()));
         }
         match content {
             true => variables.push(("HIP_HRR_CAPTURE_CONTENT", "1".into())),
@@ -105,6 +107,14 @@ impl Interception {
         };
         let settings = Settings::read(&lookup).map_err(InterceptionError::Setting)?;
         settings.doubts.into_iter().next().map_or(Ok(()), |doubt| Err(InterceptionError::Setting(doubt.what)))
+    }
+
+    /// Fits the environment to what a program's file says of it.
+    pub(crate) fn fit(&mut self, program: Option<&Program>) {
+        if let Some(Program { obstacle: Some(Obstacle::OtherLoader { .. }), .. }) = program {
+            // Its loader would fail on the recorder, and the program with it.
+            self.variables.retain(|(name, _)| *name != "LD_PRELOAD" && *name != REGISTER);
+        }
     }
 
     /// The variables to set.

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use crate::interception::Interception;
 
@@ -45,6 +45,30 @@ const PASSED_ON: [libc::c_int; 5] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1,
 /// Signals that the terminal sends to both.
 const LEFT_TO_PROGRAM: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 
+/// What this process was started with, and the standard library changes before `main`: it ignores SIGPIPE, and opens `/dev/null` in the
+/// place of a standard stream that is closed.
+static BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+/// Runs before `main` and what comes before that.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REMEMBER: extern "C" fn() = {
+    extern "C" fn remember() {
+        for (fd, closed) in (0..).zip(&CLOSED) {
+            // SAFETY: asks for the flags of a descriptor.
+            closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0, Ordering::Relaxed);
+        }
+        // SAFETY: the structure is writable and of the right type, and zero is a valid value of it.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action);
+            BROKEN_PIPE.store(action.sa_sigaction, Ordering::Relaxed);
+        }
+    }
+    remember
+};
+
 /// Runs the program to its end.
 pub(crate) fn run(program: &OsStr, arguments: &[OsString], interception: &Interception) -> Ended {
     let mut command = Command::new(program);
@@ -59,14 +83,26 @@ pub(crate) fn run(program: &OsStr, arguments: &[OsString], interception: &Interc
     }
     // A signal that comes before the program has a number waits until it has one.
     let mask = block(&PASSED_ON);
-    // SAFETY: between fork and exec only `sigaction` and `pthread_sigmask` are called, which are safe there. The program gets
-    // the dispositions and the mask that this process was started with.
+    before.push((libc::SIGPIPE, BROKEN_PIPE.load(Ordering::Relaxed)));
+    let own = std::process::id();
+    // SAFETY: between fork and exec only `sigaction`, `pthread_sigmask`, `close`, `prctl`, `getppid` and `raise` are called, which are
+    // safe there. The program gets the dispositions, the mask and the standard streams that this process was started with.
     unsafe {
         command.pre_exec(move || {
             for &(signal, handler) in &before {
                 set_handler(signal, handler);
             }
             set_mask(&mask);
+            // Who kills this process means the program, and this signal cannot be passed on.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != own as libc::pid_t {
+                libc::raise(libc::SIGKILL);
+            }
+            for (fd, closed) in (0..).zip(&CLOSED) {
+                if closed.load(Ordering::Relaxed) {
+                    libc::close(fd);
+                }
+            }
             Ok(())
         });
     }

@@ -20,6 +20,11 @@ pub(crate) enum Obstacle {
         /// By what it has these rights.
         by: &'static str,
     },
+    /// Its loader is of another C library than the recorder's, which it cannot load: it would refuse to start the program.
+    OtherLoader {
+        /// The loader.
+        path: PathBuf,
+    },
     /// There is no loader that could preload anything.
     Static {
         /// Whether the file holds HIP device code.
@@ -134,35 +139,57 @@ fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// What an ELF file says: only dynamically linked programs of this architecture have a loader that preloads.
+/// What an ELF file says: only dynamically linked programs of this architecture and C library have a loader that preloads a recorder.
 fn elf_obstacle(bytes: &[u8]) -> Option<Obstacle> {
     const EM_X86_64: u16 = 62;
-    const PT_INTERP: u32 = 3;
-    const HEADER_BYTES: usize = 56;
-    let u16_at = |at: usize| Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?));
-    let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?));
-    let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?));
     if !bytes.starts_with(b"\x7fELF") {
         return None;
     }
-    if bytes.get(4) != Some(&2) || u16_at(18)? != EM_X86_64 {
+    if bytes.get(4) != Some(&2) || u16_at(bytes, 18)? != EM_X86_64 {
         return Some(Obstacle::Foreign);
     }
-    let (offset, size, count) = (u64_at(32)?, usize::from(u16_at(54)?), usize::from(u16_at(56)?));
-    if size < HEADER_BYTES {
-        return None;
-    }
-    let offset = usize::try_from(offset).ok()?;
-    let dynamic = (0..count).any(|index| {
-        let at = size.checked_mul(index).and_then(|at| at.checked_add(offset));
-        at.and_then(u32_at) == Some(PT_INTERP)
-    });
-    if dynamic {
-        return None;
+    if let Some(loader) = loader(bytes)? {
+        // The GNU C library's, wherever it lies.
+        let known = loader.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-linux"));
+        let path = || OsStr::from_bytes(loader).into();
+        return (!known && !loader.is_empty()).then(|| Obstacle::OtherLoader { path: path() });
     }
     const HIP: [&[u8]; 2] = [b".hip_fatbin", b"__hipRegisterFatBinary"];
     let with_hip = HIP.iter().any(|name| bytes.windows(name.len()).any(|window| window == *name));
     Some(Obstacle::Static { with_hip })
+}
+
+/// The loader that a 64-bit ELF file asks for, empty where its name cannot be read; `Some(None)` where it asks for none, `None` where the
+/// file is cut short.
+fn loader(bytes: &[u8]) -> Option<Option<&[u8]>> {
+    const PT_INTERP: u32 = 3;
+    const HEADER_BYTES: usize = 56;
+    let (offset, size, count) = (u64_at(bytes, 32)?, usize::from(u16_at(bytes, 54)?), usize::from(u16_at(bytes, 56)?));
+    if size < HEADER_BYTES {
+        return None;
+    }
+    let offset = usize::try_from(offset).ok()?;
+    let header = |index: usize| size.checked_mul(index).and_then(|at| at.checked_add(offset));
+    let asks = |at: &usize| u32_at(bytes, *at) == Some(PT_INTERP);
+    let Some(at) = (0..count).filter_map(header).find(asks) else { return Some(None) };
+    let name = || {
+        let start = usize::try_from(u64_at(bytes, at.checked_add(8)?)?).ok()?;
+        let len = usize::try_from(u64_at(bytes, at.checked_add(32)?)?).ok()?;
+        bytes.get(start..start.checked_add(len)?)?.split(|&byte| byte == 0).next()
+    };
+    Some(Some(name().unwrap_or_default()))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
 #[cfg(test)]
@@ -185,7 +212,7 @@ mod tests {
     fn a_dynamically_linked_program_is_no_obstacle_and_a_cut_one_no_panic() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(elf_obstacle(&own), None);
-        for cut in 0..256 {
+        for cut in 0..4096 {
             let _ = elf_obstacle(&own[..cut]);
         }
         let mut foreign = own[..64].to_vec();
@@ -195,6 +222,12 @@ mod tests {
         bare[56] = 0;
         bare[57] = 0;
         assert_eq!(elf_obstacle(&bare), Some(Obstacle::Static { with_hip: false }));
+        let mut other = own.clone();
+        let at = own.windows(9).position(|window| window == b"/ld-linux").unwrap();
+        other[at..at + 9].copy_from_slice(b"/ld-musl-");
+        assert!(
+            matches!(elf_obstacle(&other), Some(Obstacle::OtherLoader { path }) if path.to_string_lossy().contains("ld-musl-"))
+        );
         bare.extend_from_slice(b"..hip_fatbin\0");
         assert_eq!(elf_obstacle(&bare), Some(Obstacle::Static { with_hip: true }));
     }

@@ -153,7 +153,16 @@ fn reason(name: &OsStr, report: &Report) -> String {
                          hrr-capture there"
                 )
             }
+            Some(Obstacle::OtherLoader { path }) => format!(
+                "{shown} is not linked with the GNU C library but started by {}, which cannot load the recorder: it ran without; \
+                 record a build of it for the GNU C library",
+                path.display()
+            ),
             Some(Obstacle::Foreign) => format!("{shown} is not a program for x86-64"),
+            _ if small_file_limit().is_some() => format!(
+                "files may be no longer than {} bytes (ulimit -f), which leaves no room for a recording",
+                small_file_limit().unwrap_or_default()
+            ),
             _ => format!(
                 "the recorder was not loaded into {shown}; see the loader's message above, if there is one (a sandbox, or an older C \
                  library, may have kept it out)"
@@ -177,6 +186,15 @@ fn reason(name: &OsStr, report: &Report) -> String {
         .and_then(|program| program.interpreter)
         .map_or(String::new(), |interpreter| format!(" ({} runs it)", interpreter.display()));
     format!("{shown}{script} loaded no HIP runtime and made no HIP call")
+}
+
+/// The limit on the length of files, where it keeps the recorder from telling what it did.
+fn small_file_limit() -> Option<u64> {
+    const SMALL_BYTES: u64 = 4096;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable memory of the right type.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    Some(limit.rlim_cur).filter(|&limit_bytes| known && limit_bytes < SMALL_BYTES)
 }
 
 /// Bytes of the files under a directory.

@@ -229,6 +229,25 @@ impl HostMemory {
         }
     }
 
+    /// A window is opened: nothing is at work any more, and what was done to the memory since the window before is not recorded. At
+    /// its next use all of it is.
+    pub(crate) fn begin_anew(&self) {
+        let ranges: Vec<Arc<Tracked>> = {
+            let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+            ranges.values().map(|(_, _, tracked)| Arc::clone(tracked)).collect()
+        };
+        for tracked in ranges {
+            let mut state = tracked.state();
+            if matches!(&*state, State::Followed(_)) {
+                *state = State::Untouched;
+                // Relaxed: a bound.
+                self.shadowed_bytes.fetch_sub(tracked.len_bytes, Ordering::Relaxed);
+            }
+            drop(state);
+            self.no_longer_used(&tracked);
+        }
+    }
+
     fn end(&self, tracked: &Arc<Tracked>) {
         // Whoever looks at the memory holds this lock, so that it is not given back meanwhile.
         let state = std::mem::replace(&mut *tracked.state(), State::Gone);

@@ -309,6 +309,7 @@ impl Contents {
             if *now != *known {
                 let first = now.iter().zip(known).position(|(now, known)| now != known).unwrap_or(0);
                 let last = now.iter().zip(known).rposition(|(now, known)| now != known).unwrap_or(0);
+                let (first, last) = whole_words(live as usize + start, first, last, now.len());
                 let before = (before == Before::Wanted).then_some(&known[first..=last]);
                 changes.add((start + first) as u64, &now[first..=last], before);
                 self.shadow.set(start + first, &now[first..=last]);
@@ -334,6 +335,15 @@ impl Contents {
         }
         count
     }
+}
+
+/// The bytes from `first` to `last` of so many at an address, with the rest of the words that they are parts of: replay looks for
+/// handles in what was stored.
+fn whole_words(address: usize, first: usize, last: usize, len: usize) -> (usize, usize) {
+    const WORD: usize = 8;
+    let first = first.saturating_sub((address + first) % WORD);
+    let last = last + (WORD - 1 - (address + last) % WORD);
+    (first, last.min(len - 1))
 }
 
 /// Whether it is recorded what changed ranges held before.
@@ -372,6 +382,14 @@ fn segments(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_recorded_whole() {
+        assert_eq!(whole_words(0x1000, 3, 3, 4096), (0, 7));
+        assert_eq!(whole_words(0x1000, 8, 15, 4096), (8, 15));
+        assert_eq!(whole_words(0x1005, 1, 4, 4096), (0, 10), "words are the memory's");
+        assert_eq!(whole_words(0x1000, 9, 10, 12), (8, 11), "no further than the memory");
+    }
 
     const STREAM: Place = Place { stream: 7, device: 0, blocking: true };
 

@@ -97,6 +97,7 @@ impl<'a> Writer<'a> {
                 SectionTag::GraphHostIn => self.survey_read(api, &section, captured),
                 SectionTag::GraphHostOut => self.lose("results that graphs leave in host memory"),
                 SectionTag::File => self.lose("which exported memory an imported file descriptor stands for"),
+                SectionTag::Names => self.lose(format!("names of what {} gives", api.name)),
                 SectionTag::GraphHostRows => self.lose("gaps between the rows of host memory that graphs copy"),
                 SectionTag::In | SectionTag::Text if !is_launch(api) => {
                     self.survey_inline(api, layout, &record, &section)
