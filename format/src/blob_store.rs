@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::source::{Content, Source};
 
+mod copying;
 mod index;
 
 pub use index::{BlobIndex, ENTRY_BYTES, HEADER_BYTES, IndexDamage, IndexEntry, MAGIC, VERSION, index_header, offset};
@@ -220,52 +221,6 @@ impl BlobStore {
         Ok(Some(contents))
     }
 
-    /// Hands the contents of a number over piece by piece, each with its offset, in order, and returns their length; `None`
-    /// where the number has none. For contents that are copied elsewhere at once: the first use checks the hash as
-    /// [`Self::get`] does, but beside the copying, on all cores where there is much; pages of the archive that were read are
-    /// given back, so that what has been copied does not stay resident twice.
-    ///
-    /// # Errors
-    /// Those of [`Self::get`]; pieces handed over before are not to be used then.
-    pub fn each_piece(&self, number: u64, each: impl Fn(usize, &[u8]) + Sync) -> Result<Option<usize>, BlobError> {
-        /// Large enough for all cores to share one, small enough to stay in a large cache.
-        const PIECE_BYTES: usize = 16 << 20;
-        /// Below this the work is not worth handing to others, nor its pages worth giving back.
-        const LARGE_BYTES: usize = 1 << 20;
-        let Some(Found { entry, pack, verified }) = self.find(number) else {
-            return Ok(None);
-        };
-        let contents = self.contents(entry, pack)?;
-        // Relaxed: as in `get`.
-        let unchecked = !verified.load(Ordering::Relaxed);
-        let is_mapped = matches!(pack.content.get(), Some(Ok(Some(Content::Mapped(_)))));
-        let mut hasher = blake3::Hasher::new();
-        for (number, piece) in contents.chunks(PIECE_BYTES).enumerate() {
-            let offset = number * PIECE_BYTES;
-            let is_large = piece.len() >= LARGE_BYTES;
-            match (unchecked, is_large) {
-                (true, true) => {
-                    rayon::join(|| hasher.update_rayon(piece), || each(offset, piece));
-                }
-                (true, false) => {
-                    hasher.update(piece);
-                    each(offset, piece);
-                }
-                (false, _) => each(offset, piece),
-            }
-            if is_large && is_mapped {
-                give_pages_back(piece);
-            }
-        }
-        if unchecked {
-            if *hasher.finalize().as_bytes() != entry.hash {
-                return Err(BlobError::Hash { number, path: pack.path.clone(), offset_bytes: entry.offset_bytes });
-            }
-            verified.store(true, Ordering::Relaxed);
-        }
-        Ok(Some(contents.len()))
-    }
-
     /// Whether the contents of a number are there, in their length; their hash is not looked at. `Ok(false)`: it has none.
     ///
     /// # Errors
@@ -412,32 +367,44 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_contents_in_order_and_checked_once_all_are_out() {
-        // More than one piece, which does not begin at a page of its pack.
+    fn contents_are_copied_whole_and_checked() {
+        // More than one piece, which does not begin at a page of its pack; one that is a part; one that is less.
         let contents: Vec<u8> = (0..33u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let mut pack = vec![9; 64];
         pack.extend(&contents);
-        let wrong = IndexEntry { hash: content_hash(b"other"), ..entry(2, &contents, 64) };
-        let (dir, store) = store(&[entry(0, &contents, 64), entry(1, b"", 0), wrong], &pack);
+        let (part, short) = (&contents[..1 << 20], &contents[..77]);
+        let wrong = |number, contents| IndexEntry { hash: content_hash(b"other"), ..entry(number, contents, 64) };
+        let entries = [
+            entry(0, &contents, 64),
+            entry(1, b"", 0),
+            wrong(2, &contents),
+            entry(3, part, 64),
+            entry(4, short, 64),
+            wrong(5, short),
+        ];
+        let (dir, store) = store(&entries, &pack);
         let store = store.unwrap();
-        let gathered = |number| {
-            let found = std::sync::Mutex::new(vec![0; contents.len()]);
-            let result = store.each_piece(number, |offset, piece| {
-                found.lock().unwrap()[offset..offset + piece.len()].copy_from_slice(piece);
-            });
-            (result, found.into_inner().unwrap())
+        let copied = |number| {
+            let mut target = vec![7; contents.len() + 1];
+            (store.copy_to(number, &mut target), target)
         };
-        // Again, from pages that were given back, with a hash that is known to be right.
+        // Again, from pages that were given back, with hashes that are known to be right.
         for _ in 0..2 {
-            let (result, found) = gathered(0);
-            assert_eq!(result, Ok(Some(contents.len())));
-            assert!(found == contents);
+            for (number, expected) in [(0, &contents[..]), (3, part), (4, short)] {
+                let (result, target) = copied(number);
+                assert_eq!(result, Ok(Some(expected.len())));
+                assert!(target[..expected.len()] == *expected && target[expected.len()] == 7);
+            }
         }
         assert_eq!(store.get(0).unwrap().as_deref(), Some(&contents[..]));
-        assert_eq!(gathered(1).0, Ok(Some(0)));
-        assert_eq!(gathered(7).0, Ok(None));
-        let path = dir.path().join("pack-0.bin");
-        assert_eq!(gathered(2).0, Err(BlobError::Hash { number: 2, path, offset_bytes: 64 }));
+        assert_eq!(copied(1).0, Ok(Some(0)));
+        assert_eq!(copied(7).0, Ok(None));
+        for number in [2, 5] {
+            let path = dir.path().join("pack-0.bin");
+            assert_eq!(copied(number).0, Err(BlobError::Hash { number, path, offset_bytes: 64 }));
+        }
+        let mut too_short = [7; 76];
+        assert_eq!((store.copy_to(4, &mut too_short), too_short), (Ok(Some(77)), [7; 76]));
     }
 
     #[test]

@@ -478,19 +478,14 @@ impl HostMemory {
             if found_bytes != wanted_bytes {
                 return Err(StageError::Length { blob, found_bytes, wanted_bytes });
             }
-            let target = &job.target;
             if job.shape.rows == 1 && job.shape.slices == 1 {
-                let base = job.shape.lead_bytes as usize;
-                let copy = |offset: usize, piece: &[u8]| {
-                    piece.par_chunks(COPY_BYTES).enumerate().for_each(|(number, part)| {
-                        let at = base + offset + number * COPY_BYTES;
-                        // SAFETY: the place was allocated for the shape's span and the contents are as long as its row; it
-                        // belongs to this job alone, each part to one thread, and no call that reads it is issued before
-                        // `fill` has returned. The source is the archive's mapping or a heap buffer.
-                        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), target.add(at), part.len()) };
-                    });
+                // SAFETY: the place was allocated for the shape's span, of which its row is a part, as long as the contents; it
+                // belongs to this job alone, and no call that reads it is issued before `fill` has returned.
+                let row = unsafe {
+                    let begin = job.target.add(job.shape.lead_bytes as usize);
+                    std::slice::from_raw_parts_mut(begin, wanted_bytes as usize)
                 };
-                archive.blobs().each_piece(blob, copy)?.ok_or(StageError::Missing { blob })?;
+                archive.blobs().copy_to(blob, row)?.ok_or(StageError::Missing { blob })?;
                 return Ok(());
             }
             let contents = archive.blobs().get(blob)?.ok_or(StageError::Missing { blob })?;
