@@ -15,6 +15,7 @@ use crate::blob_store::{
 use crate::catalogue::APIS;
 use crate::kernel_table::{self, Kernel};
 use crate::manifest::{self, Clock, ProcessManifest, Runtime};
+use crate::record::{Record, marker};
 use crate::stream_file::{ContentsMode, StreamHeader, offset};
 
 /// A process archive under construction.
@@ -98,7 +99,11 @@ impl ArchiveWriter {
         let used_bytes = bytes.len() as u64;
         bytes[offset::USED..][..8].copy_from_slice(&used_bytes.to_le_bytes());
         self.manifest.thread_count += 1;
-        self.manifest.event_count += records.len() as u64;
+        // Markers are no calls.
+        let is_call = |record: &&R| {
+            Record::parse(record.as_ref()).is_ok_and(|record| record.is_some_and(|record| record.api() < marker::FIRST))
+        };
+        self.manifest.event_count += records.iter().filter(is_call).count() as u64;
         write_file(&stream_path(&self.path, thread), &bytes)
     }
 
