@@ -22,12 +22,15 @@ pub(crate) fn refuse_unknown_replacements(archive: &Archive, replacements: &[Rep
     }
 }
 
-/// Refuses a filter that no kernel passes: nothing would be launched.
+/// The filter that no kernel passes: no name has it.
+const NONE: &str = "-";
+
+/// Refuses a filter that no kernel passes, unless it says so: a name that was mistyped would leave everything out.
 ///
 /// # Errors
 /// The filter, and the kernels that are launched.
 pub(crate) fn refuse_filter_of_nothing(archive: &Archive, filter: Option<&str>) -> Result<(), String> {
-    let Some(filter) = filter else { return Ok(()) };
+    let Some(filter) = filter.filter(|filter| *filter != NONE) else { return Ok(()) };
     let launched = launched(archive);
     match launched.iter().any(|name| name.contains(filter)) {
         true => Ok(()),
@@ -49,10 +52,16 @@ fn launched(archive: &Archive) -> Vec<&str> {
 /// Names of kernels, as many as fit on a line.
 fn told(names: &[&str]) -> String {
     const TOLD: usize = 20;
+    const LETTERS: usize = 80;
+    let short = |name: &&str| match name.char_indices().nth(LETTERS) {
+        Some((at, _)) => format!("{}...", &name[..at]),
+        None => (*name).to_owned(),
+    };
+    let first = names.iter().take(TOLD).map(short).collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "none is".to_owned(),
-        count if count > TOLD => format!("launched: {} and {} more", names[..TOLD].join(", "), count - TOLD),
-        _ => format!("launched: {}", names.join(", ")),
+        count if count > TOLD => format!("launched: {first} and {} more", count - TOLD),
+        _ => format!("launched: {first}"),
     }
 }
 

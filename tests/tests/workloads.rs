@@ -155,6 +155,9 @@ every_way! {
     launch_shapes: Independent;
     secrets: Independent;
     graph_rows: Independent;
+    graph_changes: Cooperating;
+    enumerated: Independent;
+    image_tables: Independent;
     // Memory that one thread has freed is given out to another.
     shared_memory_mix: Cooperating;
     shared_handles: Independent;

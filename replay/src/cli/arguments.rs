@@ -80,7 +80,7 @@ pub(super) struct Arguments {
     #[arg(long, help_heading = "Replay")]
     pub(super) no_placement: bool,
 
-    /// Launch only kernels whose name contains this; no result is compared
+    /// Launch only kernels whose name contains this, or none with `-`; no result is compared
     #[arg(long, value_name = "TEXT", help_heading = "Replay")]
     pub(super) kernel_filter: Option<String>,
 

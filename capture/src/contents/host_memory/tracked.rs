@@ -166,7 +166,7 @@ impl Contents {
             let mut found = Found::HostWrote { first: !self.known };
             // SAFETY: by the caller's contract.
             unsafe {
-                self.take(live, 0..len, Before::Unwanted, &mut changes, &mut |changes| {
+                self.take(live, 0..len, Told::HostAlone, &mut changes, &mut |changes| {
                     sink(found, changes);
                     found = Found::HostWrote { first: false };
                 });
@@ -186,7 +186,7 @@ impl Contents {
                 let meanwhile = Found::HostWroteMeanwhile;
                 // SAFETY: by the caller's contract.
                 unsafe {
-                    self.take(live, segment, Before::Wanted, &mut changes, &mut |changes| sink(meanwhile, changes));
+                    self.take(live, segment, Told::Unclear, &mut changes, &mut |changes| sink(meanwhile, changes));
                 }
             }
             if !changes.ranges.is_empty() {
@@ -269,12 +269,12 @@ impl Contents {
                 let chunk = (at / CHUNK_BYTES as u64) as usize;
                 let end = ((chunk as u64 + 1) * CHUNK_BYTES as u64).min(segment.end);
                 let device = self.uses.is_empty() && at_entry.get(chunk).is_some_and(|changed| !changed);
-                let (changes, before, found) = match device {
-                    true => (&mut certain, Before::Unwanted, Found::DeviceWrote),
-                    false => (&mut lenient, Before::Wanted, Found::SomebodyWrote),
+                let (changes, told, found) = match device {
+                    true => (&mut certain, Told::DeviceAlone, Found::DeviceWrote),
+                    false => (&mut lenient, Told::Unclear, Found::SomebodyWrote),
                 };
                 // SAFETY: by the caller's contract.
-                unsafe { self.take(live, at..end, before, changes, &mut |changes| sink(found, changes)) };
+                unsafe { self.take(live, at..end, told, changes, &mut |changes| sink(found, changes)) };
                 at = end;
             }
         }
@@ -295,7 +295,7 @@ impl Contents {
         &mut self,
         live: *const u8,
         range: Range<u64>,
-        before: Before,
+        told: Told,
         changes: &mut Changes,
         sink: &mut dyn FnMut(&Changes),
     ) {
@@ -309,8 +309,12 @@ impl Contents {
             if *now != *known {
                 let first = now.iter().zip(known).position(|(now, known)| now != known).unwrap_or(0);
                 let last = now.iter().zip(known).rposition(|(now, known)| now != known).unwrap_or(0);
-                let (first, last) = whole_words(live as usize + start, first, last, now.len());
-                let before = (before == Before::Wanted).then_some(&known[first..=last]);
+                let (first, last) = match told {
+                    Told::HostAlone => whole_words(live as usize + start, first, last, now.len()),
+                    // The rest of a word may be somebody else's.
+                    Told::DeviceAlone | Told::Unclear => (first, last),
+                };
+                let before = (told == Told::Unclear).then_some(&known[first..=last]);
                 changes.add((start + first) as u64, &now[first..=last], before);
                 self.shadow.set(start + first, &now[first..=last]);
                 if changes.is_full() {
@@ -346,11 +350,15 @@ fn whole_words(address: usize, first: usize, last: usize, len: usize) -> (usize,
     (first, last.min(len - 1))
 }
 
-/// Whether it is recorded what changed ranges held before.
+/// Whose a change is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Wanted,
-    Unwanted,
+enum Told {
+    /// The host's: nothing on the device uses the memory. Whole words are recorded, in which replay looks for handles.
+    HostAlone,
+    /// The device's.
+    DeviceAlone,
+    /// Somebody's: what the range held before is recorded too.
+    Unclear,
 }
 
 /// A stable copy of part of the memory, which others may be writing to.
@@ -442,13 +450,14 @@ mod tests {
         let mut fixture = Fixture::new(3 * CHUNK_BYTES + 5);
         fixture.memory[10..20].fill(1);
         let first = Found::HostWrote { first: true };
-        assert_eq!(fixture.launch(&[0]), (vec![(first, vec![(10, 10)], 0)], 0));
+        // In whole words.
+        assert_eq!(fixture.launch(&[0]), (vec![(first, vec![(8, 16)], 0)], 0));
         let seen = fixture.wait(1, |memory| memory[CHUNK_BYTES] = 9);
         assert_eq!(seen, [(Found::DeviceWrote, vec![(CHUNK_BYTES as u64, 1)], 0)]);
         fixture.memory[CHUNK_BYTES - 1] = 2;
         fixture.memory[CHUNK_BYTES] = 3;
         *fixture.memory.last_mut().unwrap() = 4;
-        let ranges = vec![(CHUNK_BYTES as u64 - 1, 2), (3 * CHUNK_BYTES as u64 + 4, 1)];
+        let ranges = vec![(CHUNK_BYTES as u64 - 8, 16), (3 * CHUNK_BYTES as u64, 5)];
         assert_eq!(fixture.launch(&[0]).0, [(Found::HostWrote { first: false }, ranges, 0)]);
         assert!(fixture.wait(2, |_| ()).is_empty());
         assert!(fixture.launch(&[0]).0.is_empty(), "nothing changed");
@@ -498,7 +507,7 @@ mod tests {
         fixture.contents.enqueued(101, Some(2));
         fixture.memory[9] = 5;
         assert!(fixture.wait(2, |_| ()).is_empty());
-        assert_eq!(fixture.launch(&[0]).0, [(Found::HostWrote { first: false }, vec![(9, 1)], 0)]);
+        assert_eq!(fixture.launch(&[0]).0, [(Found::HostWrote { first: false }, vec![(8, 8)], 0)]);
     }
 
     #[test]
