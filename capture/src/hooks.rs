@@ -329,6 +329,8 @@ impl HookCall<'_> {
             }
             Effect::BlockCopy => Waited::NullStream,
             // Freeing memory and the like wait for the device in some runtimes and not in others.
+            // Of an execution context only the runtime knows which streams it has: all of its device's, or its own.
+            Effect::BlockDevice if api.name.starts_with("hipExecutionCtx") => Waited::Something,
             Effect::BlockDevice if api.name.contains("Synchronize") => Waited::Device,
             Effect::BlockEvent | Effect::Query => match (self.plan.event_word, self.plan.stream_word) {
                 (Some(event), _) => Waited::Event(self.word(usize::from(event))),

@@ -31,6 +31,26 @@ Green green(hip7::DevResource* share) {
   return made;
 }
 
+// Waiting for a context is no wait for streams that are not its own: a copy to the host is held up there meanwhile.
+void copy_outside(Green& inside, DeviceWords& data, const Words& expected) {
+  hipStream_t outside;
+  CHECK(hipStreamCreateWithFlags(&outside, hipStreamNonBlocking));
+  DeviceWords flag(1);
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), data.bytes(), hipHostMallocDefault));
+  for (int i = 0; i < kCount; i++) pinned[i] = 0xdead0000u + unsigned(i);
+  CHECK(hipMemset(flag, 0, flag.bytes()));
+  CHECK(hipDeviceSynchronize());
+  CHECK(hipStreamWaitValue32(outside, flag, 1, hipStreamWaitValueEq, 0xffffffffu));
+  CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, outside));
+  CHECK(hipExecutionCtxSynchronize(inside.context));
+  CHECK(hipStreamWriteValue32(inside.streams[0], flag, 1, 0));
+  CHECK(hipStreamSynchronize(outside));
+  REQUIRE_EQUAL(Words(pinned, pinned + kCount), expected, "copied outside");
+  CHECK(hipHostFree(pinned));
+  CHECK(hipStreamDestroy(outside));
+}
+
 }  // namespace
 
 int main() {
@@ -84,6 +104,7 @@ int main() {
   CHECK(hipExecutionCtxSynchronize(own));
   host_mix(expected, 11, 12);
   EXPECT_WORDS(data, expected);
+  copy_outside(first, data, expected);
   for (Green* context : {&first, &second}) {
     for (hipStream_t stream : context->streams) CHECK(hipStreamDestroy(stream));
     CHECK(hipExecutionCtxDestroy(context->context));

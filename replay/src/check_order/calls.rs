@@ -63,6 +63,8 @@ pub(super) enum Awaited {
     Stream(Stream),
     Event(Object),
     Device(i32),
+    /// Some of a device's streams: it is not told which.
+    Part(i32),
 }
 
 /// A call.
@@ -89,6 +91,8 @@ pub(super) struct Call {
     pub(super) is_asynchronous: bool,
     /// Whether it copies from or to memory of the host, for which it may wait for the device although it is asynchronous.
     pub(super) copies_host_memory: bool,
+    /// The device of the memory that it frees.
+    freed_on: Option<i32>,
     pub(super) awaited: Awaited,
     /// The event it records.
     pub(super) records: Option<Object>,
@@ -134,6 +138,8 @@ pub(super) struct Reader<'a> {
     handles: FxHashMap<(HandleKind, u64), Handle>,
     symbols: FxHashMap<u64, (Object, Object)>,
     memory: BTreeMap<u64, (u64, Object)>,
+    /// Which device memory was made on.
+    made_on: FxHashMap<Object, i32>,
     devices: Vec<i32>,
     legacy: FxHashMap<i32, Object>,
     per_thread: FxHashMap<(u32, i32), Object>,
@@ -164,6 +170,7 @@ impl<'a> Reader<'a> {
             handles: FxHashMap::default(),
             symbols: FxHashMap::default(),
             memory: BTreeMap::new(),
+            made_on: FxHashMap::default(),
             devices: vec![0; lanes],
             legacy: FxHashMap::default(),
             per_thread: FxHashMap::default(),
@@ -265,6 +272,7 @@ impl<'a> Reader<'a> {
             Role::Pin(bytes) => self.new_memory(call, value, size(bytes, &[])),
             Role::FreeDevice | Role::FreeHost | Role::FreeRange | Role::Unpin => {
                 if let Some(&(_, object)) = self.memory.get(&value) {
+                    call.freed_on = self.made_on.get(&object).copied();
                     call.memory.push((object, true));
                     call.names.push((object, if call.failed { How::Uses } else { How::Ends }));
                     if !call.failed {
@@ -388,6 +396,7 @@ impl<'a> Reader<'a> {
         }
         let object = self.new_object();
         call.makes.push(object);
+        self.made_on.insert(object, self.devices[call.lane as usize]);
         let len_bytes = len_bytes.unwrap_or(0);
         self.making[call.lane as usize].push(Made::Memory { base, len_bytes, object });
     }
@@ -491,7 +500,11 @@ impl<'a> Reader<'a> {
             }
             Effect::BlockStream => call.awaited = named.map_or(Awaited::Nothing, Awaited::Stream),
             Effect::BlockEvent => call.awaited = first.map_or(Awaited::Nothing, Awaited::Event),
-            Effect::BlockDevice => call.awaited = Awaited::Device(self.devices[call.lane as usize]),
+            Effect::BlockDevice => {
+                let device = call.freed_on.unwrap_or(self.devices[call.lane as usize]);
+                let in_part = api.name.starts_with("hipExecutionCtx");
+                call.awaited = if in_part { Awaited::Part(device) } else { Awaited::Device(device) };
+            }
             Effect::Query if !call.failed && has_stream => {
                 call.awaited = named.map_or(Awaited::Nothing, Awaited::Stream);
             }

@@ -96,7 +96,7 @@ impl DeviceOrder {
             view.also_behind.push((stream, self.by_rule(stream, until)));
         }
         view.awaited = match call.awaited {
-            Awaited::Nothing => Cover::default(),
+            Awaited::Nothing | Awaited::Part(_) => Cover::default(),
             Awaited::Event(event) => self.events.get(&event).cloned().unwrap_or_default(),
             Awaited::Device(device) => self.all(until, |stream| stream.device == device),
             Awaited::Stream(stream) => {

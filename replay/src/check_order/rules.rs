@@ -278,7 +278,7 @@ impl Rules {
                 demands.after(legacy.map(|legacy| &legacy.changes), Reason::Stream);
                 demands.after(legacy.map(|legacy| &legacy.uses), Reason::Stream);
             }
-            Awaited::Device(device) => {
+            Awaited::Device(device) | Awaited::Part(device) => {
                 let standing = self.devices.get(&device);
                 demands.after(standing.map(|device| &device.changes), Reason::Device);
                 demands.after(standing.map(|device| &device.uses), Reason::Device);
@@ -338,7 +338,9 @@ impl Rules {
                     self.legacy.entry(stream.device).or_default().changes.add(logged);
                 }
             }
-            Awaited::Device(device) => self.devices.entry(device).or_default().changes.add(logged),
+            Awaited::Device(device) | Awaited::Part(device) => {
+                self.devices.entry(device).or_default().changes.add(logged)
+            }
         }
         if call.fence {
             self.fences.add(logged);

@@ -35,6 +35,8 @@ pub(crate) struct Allocation {
     pub(crate) bounded: bool,
     /// The call that gives it back; `None` where it is a part or another name of something else.
     pub(crate) release: Option<&'static str>,
+    /// The device it is on, or was made with.
+    pub(crate) device: i32,
 }
 
 /// A recorded address as allocation and offset.
@@ -191,6 +193,7 @@ mod tests {
             space: Space::Device,
             bounded: true,
             release: None,
+            device: 0,
         }
     }
 

@@ -61,7 +61,9 @@ impl<'a> Reader<'a> {
     fn blocks_others(&self, lane: u32, record: &Record<'_>, span: Span) -> bool {
         let multiplexed = self.assignment.multiplexed();
         let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
-        if !api.blocks() && api.effect != Effect::Enqueue {
+        // A query that succeeded is asked again until it does.
+        let waits = api.blocks() || (api.effect == Effect::Query && record.ret() == 0);
+        if !waits && api.effect != Effect::Enqueue {
             return false;
         }
         let worker_of = &self.assignment.worker_of;
@@ -71,7 +73,7 @@ impl<'a> Reader<'a> {
                 && other as u32 != lane
                 && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < span.end)
         });
-        overlapped && (api.blocks() || copies_host_memory(record))
+        overlapped && (waits || copies_host_memory(record))
     }
 }
 

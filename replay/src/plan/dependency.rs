@@ -91,6 +91,8 @@ pub(crate) struct CallFacts {
     pub(crate) also_on: Vec<StreamKey>,
     /// What the call waits for.
     pub(crate) sync: Sync,
+    /// It waits for some of the device's streams, and it is not told for which.
+    pub(crate) waits_in_part: bool,
     /// An event the call records.
     pub(crate) records: Option<u32>,
     /// An event that the stream waits for from now on.

@@ -317,7 +317,7 @@ impl<'a> Planner<'a> {
         let device = match self.mutation {
             Some(Mutation::IgnoreDevice) => 0,
             _ if special == Special::SetDevice => -1,
-            _ => self.choices.devices.live(call.device),
+            _ => self.choices.devices.live(lowering.issued_on().unwrap_or(call.device)),
         };
         if self.mutation == Some(Mutation::IgnoreDevice) && special == Special::SetDevice {
             draft.set(0, 0);
@@ -410,9 +410,9 @@ impl<'a> Planner<'a> {
         if let Some((event, stream)) = lowering.facts.records.zip(lowering.facts.enqueues_on) {
             self.coverage.record(event, stream, record.begin());
         }
+        let sync = if lowering.facts.waits_in_part { Sync::None } else { lowering.facts.sync };
         let host = &mut self.host;
-        self.coverage
-            .synchronised(lowering.facts.sync, record.begin(), wait, |window, wait| host.keep_until(window, wait));
+        self.coverage.synchronised(sync, record.begin(), wait, |window, wait| host.keep_until(window, wait));
         if call.api.effect == Effect::BlockCopy
             && let Some(stream) = lowering.facts.enqueues_on
         {

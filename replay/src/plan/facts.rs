@@ -45,7 +45,11 @@ impl Lowering {
     pub(super) fn classify(&mut self, call: &Call<'_>, special: Special) {
         let event = self.facts.uses.iter().map(|&(object, _)| object).next();
         match call.api.effect {
-            Effect::BlockDevice => self.facts.sync = Sync::Device(call.device),
+            Effect::BlockDevice => {
+                // An execution context has all streams of its device, or its own.
+                self.facts.waits_in_part = call.api.name.starts_with("hipExecutionCtx");
+                self.facts.sync = Sync::Device(self.freed_on.unwrap_or(call.device));
+            }
             Effect::BlockEvent => self.facts.sync = event.map_or(Sync::None, Sync::Event),
             Effect::Query if call.api.stream_param().is_none() && call.succeeded() => {
                 self.facts.sync = event.map_or(Sync::None, Sync::Event);

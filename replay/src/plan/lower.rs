@@ -56,6 +56,8 @@ pub(crate) struct Lowering {
     pub(crate) told: Option<Told>,
     /// New device memory, to be filled: where its address is, and its size in bytes.
     pub(crate) new_memory: Option<(crate::slots::Slot, u64)>,
+    /// The device of the memory that is freed, which is what freeing it waits for.
+    pub(crate) freed_on: Option<i32>,
 }
 
 /// Where the sizes of a record's parameters come from.

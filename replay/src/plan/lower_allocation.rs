@@ -45,13 +45,14 @@ impl<'a> Planner<'a> {
             Space::Pinned => Some("hipHostFree"),
             Space::Reserved => Some("hipMemAddressFree"),
         };
-        let slot = self.define_memory(draft, lowering, cell, base, size_bytes, space, release);
+        let slot = self.define_memory(call, draft, lowering, cell, base, size_bytes, space, release);
         self.place_new_memory(call, draft, lowering, (cell, slot), base, size_bytes);
     }
 
     #[expect(clippy::too_many_arguments, reason = "one argument each for what an allocation is made of")]
     pub(super) fn define_memory(
         &mut self,
+        call: &Call<'_>,
         draft: &mut Draft,
         lowering: &mut Lowering,
         cell: *const u64,
@@ -67,7 +68,8 @@ impl<'a> Planner<'a> {
         let bounded = size_bytes.is_some();
         // One that nothing could have made has room for nothing.
         let size_bytes = size_bytes.filter(|&size| size <= MAX_ALLOCATION_BYTES).unwrap_or(0);
-        let allocation = Allocation { base, size_bytes, slot, object, space, bounded, release };
+        let device = call.device;
+        let allocation = Allocation { base, size_bytes, slot, object, space, bounded, release, device };
         lowering.definitions.push(Definition::Memory(allocation));
         slot
     }
@@ -105,7 +107,7 @@ impl<'a> Planner<'a> {
         let of_host = of_host.map(|place| place.allocation.size_bytes - place.offset_bytes);
         let size_bytes = self.size_of(call, size).or(of_host).or_else(|| self.variable_bytes(call));
         let Some(known) = known else {
-            self.define_memory(draft, lowering, cell, address, size_bytes, Space::Device, None);
+            self.define_memory(call, draft, lowering, cell, address, size_bytes, Space::Device, None);
             if let (Some(host), Some(&alias)) = (host_object, lowering.facts.creates.last()) {
                 self.host_aliases.entry(host).or_default().push((alias, address));
                 self.join_contents(host, alias);
@@ -156,8 +158,16 @@ impl<'a> Planner<'a> {
         let object = self.objects.new_object();
         lowering.facts.creates.push(object);
         let release = Some("hipHostUnregister");
-        let allocation =
-            Allocation { base: value, size_bytes, slot, object, space: Space::Pinned, bounded: true, release };
+        let allocation = Allocation {
+            base: value,
+            size_bytes,
+            slot,
+            object,
+            space: Space::Pinned,
+            bounded: true,
+            release,
+            device: call.device,
+        };
         lowering.definitions.push(Definition::Memory(allocation));
         Ok(())
     }
@@ -176,6 +186,7 @@ impl<'a> Planner<'a> {
             Some(_) if !call.succeeded() => Err(Refusal::NotReissued),
             Some(allocation) => {
                 draft.patch(param.word, allocation.slot, 0);
+                lowering.freed_on = Some(allocation.device);
                 self.release_placed(call, lowering, &allocation);
                 // What was opened from a handle is another name of memory that stays.
                 let how = if self.objects.second_names.remove(&value) { Use::Occupies } else { Use::Ends };

@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
                     Role::NewDevice(size) | Role::GetDevice(size) => size.value(&inputs),
                     _ => None,
                 };
-                self.define_memory(draft, lowering, target, after, size, Space::Device, None);
+                self.define_memory(call, draft, lowering, target, after, size, Space::Device, None);
             }
             return Ok(());
         }

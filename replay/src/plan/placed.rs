@@ -37,6 +37,13 @@ pub(crate) enum Placed {
     TakenBack,
 }
 
+impl Lowering {
+    /// The device that the call is issued on, whichever was current: freeing placed memory is a wait for the device it is on.
+    pub(crate) fn issued_on(&self) -> Option<i32> {
+        self.freed_on.filter(|_| matches!(self.placed, Some(Placed::TakenBack)))
+    }
+}
+
 /// New memory, to be filled with a byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {

@@ -280,6 +280,7 @@ impl<'a> Planner<'a> {
             space: Space::Device,
             bounded: true,
             release: None,
+            device: i32::from(region.device),
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Work that waits for a value comes behind the write of it, which may be enqueued later. Which write that is can only be
 //! guessed: the value may have been there before. So what is known by values is kept apart. It adds waits, and takes the
-//! place of none.
+//! place of none. The same goes for waits for some of a device's streams, of which it is not known for which.
 
 use std::collections::VecDeque;
 
@@ -164,7 +164,7 @@ impl Scopes {
 #[derive(Debug, Default)]
 pub(crate) struct Visibility {
     scopes: Scopes,
-    /// What values tell besides.
+    /// What values and waits for part of a device tell besides.
     by_value: Scopes,
     /// By address: what comes in front of the last write that a stream makes there.
     written: FxHashMap<u64, Vec<Included>>,
@@ -310,7 +310,8 @@ impl Visibility {
         let covered = match facts.sync {
             Sync::None => return,
             Sync::Device(device) => {
-                self.scopes.devices.entry(device).or_default().push(node.begin, node.lane(), node);
+                let scopes = if facts.waits_in_part { &mut self.by_value } else { &mut self.scopes };
+                scopes.devices.entry(device).or_default().push(node.begin, node.lane(), node);
                 None
             }
             Sync::Stream(stream) => Some((stream, node.begin, node.lane())),
@@ -335,7 +336,7 @@ impl Visibility {
             later.extend(orders.flat_map(|(_, order)| &order.includes).filter(|included| included.by_value));
         }
         for known in facts.seen.includes.iter().copied().chain(by_rule).chain(later) {
-            let scopes = if known.by_value { &mut self.by_value } else { &mut self.scopes };
+            let scopes = if known.by_value || facts.waits_in_part { &mut self.by_value } else { &mut self.scopes };
             let scope = match known.what {
                 Before::Stream(stream) => scopes.streams.entry(stream).or_default(),
                 Before::Blocking(device) => scopes.legacy.entry(device).or_default(),
