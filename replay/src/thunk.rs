@@ -24,6 +24,14 @@ pub(crate) struct Outcome {
 ///   entry point demands of it.
 pub(crate) type Thunk = unsafe fn(function: *const c_void, words: *const u64) -> Outcome;
 
+/// Does nothing, in the place of a call that is not made there.
+///
+/// # Safety
+/// None.
+pub(crate) unsafe fn nothing(_: *const c_void, _: *const u64) -> Outcome {
+    Outcome { code: 0, raw: 0 }
+}
+
 macro_rules! define_thunks {
     ($($id:literal $name:ident($($param:ident: $ty:ty),*) -> $ret:ty;)*) => {
         /// The thunk of every entry point, by catalogue id.

@@ -17,7 +17,7 @@ use super::special::Special;
 use super::{Open, Planner, escort};
 use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
-use crate::thunk::THUNKS;
+use crate::thunk::{THUNKS, nothing};
 
 /// A call's time inside HIP at capture.
 #[derive(Clone, Copy, Debug)]
@@ -186,8 +186,23 @@ impl<'a> Planner<'a> {
         let mut entered = None;
         let result = self.emit_laid_out(call, chunk, stay, &mut lowering, &mut entered);
         match entered {
-            // One that comes to nothing from here on was entered all the same.
+            // One that comes to nothing from here on was entered all the same, and others may wait for it.
             Some(entered) => {
+                if result.is_err() {
+                    let draft = Draft::new(chunk, 0, []);
+                    let issue = Issue {
+                        thunk: nothing,
+                        function: std::ptr::null(),
+                        api: call.api,
+                        progress: entered.count,
+                        event: call.event,
+                        lane: call.lane,
+                        expected: 0,
+                        device: -1,
+                        flags: flag::AUXILIARY,
+                    };
+                    draft.finish(chunk, issue, &[entered.placeholder]);
+                }
                 self.objects.contents.name_once(&mut lowering.facts.memory);
                 self.edges.entered(entered, lowering.facts);
             }

@@ -1,8 +1,6 @@
 //! What HIP keeps for each OS thread, where captured threads share them: the default stream of calls that cannot name it, and
 //! launches that are put together call by call.
 
-use std::ffi::c_void;
-
 use hrr_format::catalogue::{Api, Effect};
 
 use super::Planner;
@@ -12,7 +10,7 @@ use super::lower::{Call, Lowering};
 use super::objects::{Assembled, Handle};
 use super::special::Special;
 use crate::instruction::{Chunk, Wait, flag};
-use crate::thunk::{Outcome, THUNKS};
+use crate::thunk::{THUNKS, nothing};
 
 /// Calls on the thread's own default stream that wait, and the calls that enqueue the same on a stream that is named by one
 /// more argument.
@@ -40,14 +38,6 @@ fn is_hidden(api: &Api) -> bool {
     api.name.ends_with("_spt")
         && api.stream_param().is_none()
         && matches!(api.effect, Effect::BlockCopy | Effect::Enqueue)
-}
-
-/// Does nothing, in the place of a call that is made later.
-///
-/// # Safety
-/// None.
-unsafe fn nothing_thunk(_: *const c_void, _: *const u64) -> Outcome {
-    Outcome { code: 0, raw: 0 }
 }
 
 impl<'a> Planner<'a> {
@@ -149,7 +139,7 @@ impl<'a> Planner<'a> {
 
     /// What stands in the place of a call that was put off.
     pub(crate) fn nothing(issue: Issue) -> Issue {
-        Issue { thunk: nothing_thunk, function: std::ptr::null(), ..issue }
+        Issue { thunk: nothing, function: std::ptr::null(), ..issue }
     }
 
     /// The launch that the last configuration was for is left out, and its arguments with it.

@@ -15,7 +15,7 @@ use super::objects::{Definition, Handle};
 use crate::instruction::{Chunk, flag};
 use crate::placement::is_placed_api;
 use crate::slots::Slot;
-use crate::thunk::{Outcome, THUNKS, Thunk};
+use crate::thunk::{Outcome, THUNKS, Thunk, nothing};
 
 /// Lines kept on pointers that do not translate.
 const LINES_KEPT: usize = 100;
@@ -59,14 +59,6 @@ pub(crate) struct Fill {
 unsafe fn store_thunk(_: *const c_void, words: *const u64) -> Outcome {
     // SAFETY: the planner lays out the address of a cell of the chunk's memory, and a value.
     unsafe { (words.read() as *mut u64).write(words.add(1).read()) };
-    Outcome { code: 0, raw: 0 }
-}
-
-/// Does nothing.
-///
-/// # Safety
-/// None.
-unsafe fn nothing_thunk(_: *const c_void, _: *const u64) -> Outcome {
     Outcome { code: 0, raw: 0 }
 }
 
@@ -209,7 +201,7 @@ impl Planner<'_> {
                 let api = Api::by_name("hipDeviceSynchronize").ok_or(Refusal::UnknownApi)?;
                 Ok(Some((THUNKS[usize::from(api.id)], self.entry_point(api)?)))
             }
-            Some(Placed::TakenBack) => Ok(Some((nothing_thunk, std::ptr::null()))),
+            Some(Placed::TakenBack) => Ok(Some((nothing, std::ptr::null()))),
         }
     }
 
