@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use hrr_format::archive::{Archive, process_dir, stream_path};
 use hrr_format::archive_writer::ArchiveWriter;
 use hrr_format::catalogue::Api;
-use hrr_format::manifest::{ProcessManifest, RootManifest};
+use hrr_format::manifest::{ProcessManifest, RootManifest, StoredNumbers};
 use hrr_format::record::{BlobRef, SectionTag};
 use hrr_format::record_builder::RecordBuilder;
-use hrr_format::repair::{Condition, Repaired, repair};
+use hrr_format::repair::{Condition, Repaired, being_recorded, repair};
 use hrr_format::stream_file::{ContentsMode, HEADER_BYTES};
 use hrr_format::verify::{Report, verify};
 
@@ -264,6 +264,43 @@ fn an_archive_that_is_being_recorded_is_left_alone() {
     assert!(done.notes[0].contains("still recording"), "{:?}", done.notes);
     drop(open);
     assert_eq!(repair(&process).unwrap()[0].condition, Condition::Repaired);
+}
+
+/// Formerly the list of processes was written anew while one of them recorded, which does so itself at its end.
+#[test]
+fn a_root_that_is_being_recorded_to_keeps_its_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = u64::from(std::process::id());
+    let process = process_dir(dir.path(), pid);
+    writer(dir.path(), pid).abandon().unwrap();
+    let open = Archive::open(&process).unwrap();
+    let before = contents(dir.path());
+    assert_eq!(repair(dir.path()).unwrap().len(), 1);
+    assert_eq!(contents(dir.path()), before);
+    assert_eq!((being_recorded(dir.path()), being_recorded(&process)), (vec![pid], vec![pid]));
+    drop(open);
+    assert!(being_recorded(dir.path()).is_empty());
+    assert_eq!(repair(dir.path()).unwrap().len(), 2);
+}
+
+/// Formerly such an archive counted as clean, and its replay was refused.
+#[test]
+fn an_index_that_is_gone_from_a_whole_recording_cannot_be_repaired() {
+    for emptied in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let process = whole(dir.path(), 7);
+        let manifest = ProcessManifest::read(&process.join("manifest.json")).unwrap();
+        let stored = Some(StoredNumbers { blobs: 2, code_objects: 0 });
+        ProcessManifest { stored, ..manifest }.write(&process.join("manifest.json")).unwrap();
+        if emptied {
+            fs::write(process.join("blobs/index"), "").unwrap();
+        } else {
+            fs::remove_dir_all(process.join("blobs")).unwrap();
+        }
+        let done = repair(&process).unwrap().remove(0);
+        assert_eq!(done.condition, Condition::Damaged, "{done:?}");
+        assert!(done.notes[0].contains("2 contents were stored"), "{done:?}");
+    }
 }
 
 #[test]

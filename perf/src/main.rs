@@ -30,10 +30,11 @@ Examples:
   hrr-playback app.hrr --repeat 20 --warmup 2 --timing --report a.json
   hrr-perf compare a.json b.json --fail-above 3%
   hrr-perf compare app.hrr a.json                      what was recorded against what was replayed
-  hrr-perf run --hip-lib /opt/rocm-6.4/lib/libamdhip64.so --hip-lib /opt/rocm-7.1/lib/libamdhip64.so app.hrr --html page.html
-  hrr-perf run --hip-lib A.so --hip-lib B.so archives/  a table, one row an archive
+  hrr-perf run --hip-lib A.so --hip-lib B.so app.hrr   on two libamdhip64.so in turn, A the baseline
+  hrr-perf run --hip-lib A.so --hip-lib B.so archives/ a table, one row an archive
 
-Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a report cannot be read, or a replay did not pass.";
+Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a report
+cannot be read, or a replay did not pass.";
 
 #[derive(Debug, Parser)]
 #[command(name = "hrr-perf", version, about = "Says whether one replay is slower than another, by how much, and where", after_help = EXAMPLES)]
@@ -177,6 +178,8 @@ fn read(path: &Path, playback: &Path) -> Result<RunReport, String> {
 }
 
 fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Result<ExitCode, String> {
+    // Told before a replay is started.
+    archive.metadata().map_err(|error| format!("{}: {error}", archive.display()))?;
     let archives = runner::archives(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
     if archives.is_empty() {
         return Err(format!("{}: holds no archive", archive.display()));
@@ -258,7 +261,13 @@ fn show(comparison: &Comparison, output: &Output) -> Result<(), String> {
     };
     print(&text)?;
     if let Some(path) = &output.html {
-        std::fs::write(path, render::html(comparison)).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(path, render::html(comparison)).map_err(|error| {
+            // Half a page is none; what is a device or a pipe stays.
+            if path.is_file() {
+                let _ = std::fs::remove_file(path);
+            }
+            format!("{}: {error}", path.display())
+        })?;
     }
     Ok(())
 }

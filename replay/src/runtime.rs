@@ -98,7 +98,11 @@ impl Runtime {
     pub fn load(path: Option<&Path>) -> Result<Self, RuntimeError> {
         let library = match path {
             Some(path) => {
-                open(path.as_os_str()).map_err(|reason| RuntimeError::Load { path: path.to_owned(), reason })?
+                // The loader looks for a name without a slash in its own folders alone.
+                let here = Path::new(".").join(path);
+                let is_bare = path.components().count() == 1 && here.is_file();
+                let file = if is_bare { here.as_os_str() } else { path.as_os_str() };
+                open(file).map_err(|reason| RuntimeError::Load { path: path.to_owned(), reason })?
             }
             None => {
                 let rocm = std::env::var_os("ROCM_PATH").unwrap_or_else(|| "/opt/rocm".into());

@@ -183,8 +183,11 @@ fn what_was_recorded_is_one_run_among_the_replays() {
 fn a_runtime_is_not_compared_with_itself() {
     let scratch = Scratch::new("compare");
     let lib = build(&scratch, "one", "");
-    let finished = compared(Path::new("nothing"), &lib, &lib);
+    let finished = compared(&lib, &lib, &lib);
     assert!(finished.expect_code(2).stderr.contains("are the same file"), "{finished}");
+    // An archive that is not there is told by one line, before a replay is started.
+    let finished = compared(Path::new("nothing"), &lib, &lib);
+    assert_eq!(finished.expect_code(2).stderr, "hrr-perf: nothing: No such file or directory (os error 2)\n");
 }
 
 /// Formerly an archive was told by its name alone.

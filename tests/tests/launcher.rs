@@ -230,6 +230,12 @@ fn the_variables_can_be_set_by_hand() {
     command.envs(shown.stdout.lines().filter_map(|line| line.split_once('=')));
     run(&mut command, LIMIT).expect_code(0);
     launch(&scratch, &["check", "x.hrr"]).expect_code(0);
+    // The variables alone need no program, but a directory.
+    let named = launch(&scratch, &["--content", "-o", "x.hrr", "--print-environment"]);
+    assert_eq!(named.expect_code(0).stdout, shown.stdout, "{named}");
+    let unnamed = launch(&scratch, &["--print-environment"]);
+    unnamed.expect_code(125);
+    assert!(unnamed.stderr.contains("give -o DIR"), "{unnamed}");
 }
 
 #[test]
@@ -258,8 +264,13 @@ fn check_tells_what_became_of_a_recording() {
     let script = format!("{} killed; :", text(&killed));
     launch(&scratch, &["--content", "-o", "killed.hrr", "--", "sh", "-c", &script]).expect_code(0);
     std::fs::create_dir(scratch.path().join("nothing.hrr")).unwrap();
+    // Formerly such an archive was called recorded, with the command that replays it.
+    launch(&scratch, &["--content", "-o", "damaged.hrr", "--", text(&program)]).expect_code(0);
+    let process = std::fs::read_dir(scratch.path().join("damaged.hrr")).unwrap().map(|entry| entry.unwrap().path());
+    std::fs::remove_dir_all(process.filter(|path| path.is_dir()).last().unwrap().join("blobs")).unwrap();
     for (archive, code, word) in [
         ("whole.hrr", 0, "recorded:"),
+        ("damaged.hrr", 1, "damaged:"),
         ("metadata.hrr", 0, "metadata-only:"),
         ("killed.hrr", 1, "incomplete:"),
         ("nothing.hrr", 1, "empty:"),
@@ -285,6 +296,14 @@ fn what_was_asked_for_and_did_not_come_about_is_said() {
     let mut set = command(&scratch, &["-o", "set.hrr", "--", text(&program)]);
     let set = run(set.env("HIP_HRR_CAPTURE_CONTENT", "1"), LIMIT);
     assert!(verdict(&set).contains("goes by --content alone: no contents are recorded"), "{set}");
+    // Formerly a recording that had no room for a call counted as one of 0 calls, to be replayed.
+    let script = format!("ulimit -f 100; exec {} --content -o l.hrr -- {}", text(&launcher()), text(&program));
+    let mut limited = Command::new("bash");
+    with_clean_environment(&mut limited);
+    limited.args(["-c", &script]).current_dir(scratch.path()).env("LD_LIBRARY_PATH", built::libraries());
+    let limited = run(&mut limited, LIMIT);
+    assert!(verdict(&limited).contains("Nothing was recorded to "), "{limited}");
+    assert!(!verdict(&limited).contains("Replay:"), "{limited}");
     let mut nowhere = command(&scratch, &["--content", "-o", "n.hrr", "--", text(&program)]);
     let nowhere = run(nowhere.env("TMPDIR", "/nowhere"), LIMIT);
     assert!(verdict(&nowhere).contains("No file could be made in /nowhere"), "{nowhere}");

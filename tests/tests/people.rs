@@ -48,6 +48,12 @@ fn help_is_grouped_and_has_examples() {
         for heading in wanted.iter().chain(&["Examples:"]) {
             assert!(help.stdout.contains(heading), "{name} lacks {heading}\n{help}");
         }
+        // Each on a line of its own, which nothing breaks where a terminal is as wide as it is when there is none.
+        let examples = help.stdout.lines().skip_while(|line| !line.starts_with("Examples:")).skip(1);
+        for line in examples.take_while(|line| !line.is_empty()) {
+            let starts = ["  hrr-", "  srun ", "  mpirun ", "  docker "];
+            assert!(starts.iter().any(|start| line.starts_with(start)), "{line}\n{help}");
+        }
     }
 }
 

@@ -104,8 +104,8 @@ pub fn repair(path: &Path) -> Result<Vec<Repaired>, ArchiveError> {
         .iter()
         .map(|process| if is_native(process) { repair_process(&process.path) } else { repair_upstream(&process.path) })
         .collect();
-    // The manifest over other recorders' processes is theirs.
-    if root.processes.iter().all(is_native) {
+    // The manifest over other recorders' processes is theirs, and one that is being recorded writes it at its end.
+    if root.processes.iter().all(is_native) && being_recorded(path).is_empty() {
         repaired.push(repair_root(path)?);
     }
     Ok(repaired)
@@ -186,8 +186,9 @@ fn try_repair(work: &mut Work) -> io::Result<()> {
         return Ok(());
     }
     let streams = stream::repair_all(work)?;
-    let blob_numbers = store::repair(work, BLOBS_DIR)?;
-    let code_object_numbers = store::repair(work, CODE_OBJECTS_DIR)?;
+    let stored = read.as_ref().ok().and_then(|manifest| manifest.stored).unwrap_or_default();
+    let blob_numbers = store::repair(work, BLOBS_DIR, stored.blobs)?;
+    let code_object_numbers = store::repair(work, CODE_OBJECTS_DIR, stored.code_objects)?;
     let kernels = repair_kernels(work)?;
     let was_complete = read.as_ref().is_ok_and(|manifest| manifest.complete);
     let old = match read {
@@ -236,6 +237,18 @@ fn try_repair(work: &mut Work) -> io::Result<()> {
         files::replace(&work.dir.join(NOTE_FILE), &bytes)?;
     }
     Ok(())
+}
+
+/// The processes of this machine that still record to the archive at a path, or to the root's archives there.
+pub fn being_recorded(path: &Path) -> Vec<u64> {
+    let dirs = if path.join(EVENTS_DIR).is_dir() {
+        vec![path.to_owned()]
+    } else {
+        ArchiveRoot::open(path)
+            .map_or_else(|_| Vec::new(), |root| root.processes.into_iter().map(|it| it.path).collect())
+    };
+    let pid_of = |dir: &PathBuf| ProcessManifest::read(&dir.join(manifest::FILE)).ok().map(|manifest| manifest.pid);
+    dirs.iter().filter_map(|dir| pid_of(dir).filter(|&pid| is_being_recorded(dir, pid))).collect()
 }
 
 /// Whether the recorded process still has stream files of this archive mapped.

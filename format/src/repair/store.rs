@@ -15,8 +15,9 @@ use crate::files;
 /// Longest index in bytes that is repaired: some hundred million entries.
 const MAX_INDEX_BYTES: u64 = 16 << 30;
 
-/// Repairs a store of the process. Returns one more than the highest number it has contents for.
-pub(super) fn repair(work: &mut Work, store: &str) -> io::Result<u64> {
+/// Repairs a store of the process, to which a recording that ended well had `stored` contents. Returns one more than the highest
+/// number it has contents for.
+pub(super) fn repair(work: &mut Work, store: &str, stored: u64) -> io::Result<u64> {
     let dir = work.dir.join(store);
     let path = dir.join(INDEX_FILE);
     let bytes = match files::read(&path, MAX_INDEX_BYTES) {
@@ -24,11 +25,19 @@ pub(super) fn repair(work: &mut Work, store: &str) -> io::Result<u64> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if dir.join(pack_file_name(0)).exists() {
                 work.cannot(format!("{store} has contents and no index: without it their numbers are not known"));
+            } else if stored > 0 {
+                work.cannot(format!(
+                    "{store} is not there, and {stored} contents were stored in it; copy the archive again, whole"
+                ));
             }
             return Ok(0);
         }
         Err(error) => return Err(error),
     };
+    if bytes.is_empty() && stored > 0 {
+        work.cannot(format!("{store}/{INDEX_FILE} is empty, and {stored} contents were stored; copy it again"));
+        return Ok(0);
+    }
     let header = index_header();
     let body = bytes.get(HEADER_BYTES..).unwrap_or_default();
     let mut packs = Packs { dir: &dir, maps: HashMap::new(), places: HashMap::new() };

@@ -21,14 +21,14 @@ Examples:
   hrr-playback capture.hrr --sync-watchdog-ms 5000
   hrr-playback capture.hrr --all-processes       every recorded process, at the same time
   srun -n 8 hrr-playback capture.hrr --rank own  each rank its own process
-  hrr-playback capture.hrr --repeat 20 --warmup 2 --timing --report a.json     a timing run, for hrr-perf
+  hrr-playback capture.hrr --repeat 20 --warmup 2 --timing --report a.json     for hrr-perf
   hrr-playback capture.hrr --kernels 100..200 --trace t.json.gz    a timeline, for ui.perfetto.dev
   hrr-playback capture.hrr --info --events       what was recorded; needs no GPU
   hrr-playback capture.hrr --shape-only          times of allocations and copies, without contents
   hrr-playback --pack capture.hrr capture.hrrz   one file to send; replays as it is
 
-Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was refused, or any other error; 2 stopped early because too many
-results differ; 124 the watchdog fired.";
+Exit codes: 0 pass, or --shape-only came to its end; 1 a result differs, a call failed or was
+refused, or any other error; 2 stopped early because too many results differ; 124 the watchdog fired.";
 
 /// Replays the HIP calls of an archive, without the program, and checks what the device produced.
 #[derive(Debug, Parser)]

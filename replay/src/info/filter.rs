@@ -111,7 +111,9 @@ impl FromStr for EventRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no event number"));
+        let number = |text: &str| {
+            text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no event number; give A..B, counted from 0"))
+        };
         let Some((from, to)) = text.split_once("..") else {
             let event = number(text)?;
             return Ok(EventRange(event..event.saturating_add(1)));

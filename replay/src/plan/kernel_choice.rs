@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use hrr_format::catalogue::{Api, Effect, HandleKind, Role, STRUCTS, StructField, StructLayout};
+use hrr_format::code_object;
 use hrr_format::kernel_table::Kernel;
 use hrr_format::record::SectionTag;
 
@@ -27,7 +28,7 @@ impl Replaced {
     /// Reads the files of all replacements.
     ///
     /// # Errors
-    /// The file that cannot be read.
+    /// The file that cannot be read, or is no code object.
     pub(crate) fn read(replacements: &[Replacement]) -> Result<Vec<Self>, String> {
         replacements
             .iter()
@@ -35,6 +36,9 @@ impl Replaced {
                 let image = std::fs::read(&replacement.path).map_err(|error| {
                     format!("--replace-kernel: cannot read {}: {error}", replacement.path.display())
                 })?;
+                // A runtime may trust what it is told to load to be a code object.
+                code_object::visit_targets(&image, |_| Ok(()))
+                    .map_err(|error| format!("--replace-kernel: {}: {error}", replacement.path.display()))?;
                 Ok(Replaced { image, name: replacement.name.clone(), functions: FxHashMap::default() })
             })
             .collect()

@@ -6,7 +6,7 @@
 //! are ticks of one clock. Of two calls, one had returned before the other was issued if its `returned` is not greater
 //! than the other's `issued`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
@@ -76,12 +76,20 @@ struct Heading {
 }
 
 impl OrderLog {
-    /// Writes the log.
+    /// Writes the log. Of one that cannot be written to its end, nothing is left; a device or a pipe stays.
     ///
     /// # Errors
     /// The system's reason.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let mut out = BufWriter::new(File::create(path)?);
+        let file = File::create(path)?;
+        self.write_to(BufWriter::new(file)).inspect_err(|_| {
+            if path.is_file() {
+                let _ = fs::remove_file(path);
+            }
+        })
+    }
+
+    fn write_to(&self, mut out: impl Write) -> io::Result<()> {
         let heading = Heading {
             format: FORMAT.to_owned(),
             version: VERSION,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use hrr_format::archive::ArchiveError;
 use hrr_format::packed::{PackedError, pack, unpack};
-use hrr_format::repair::{Condition, repair};
+use hrr_format::repair::{Condition, being_recorded, repair};
 use hrr_format::verify::{Report, verify, verify_packed};
 
 use crate::info::printable;
@@ -67,11 +67,17 @@ pub fn run_repair(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
 /// [`ToolError`].
 pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> {
     let mut state = State::Good;
-    if let Err(error) = verify_packed(path) {
-        writeln!(out, "[HRR] {}", printable(&error.to_string()))?;
+    let packed = verify_packed(path).err().map(|error| error.to_string());
+    if let Some(error) = &packed {
+        writeln!(out, "[HRR] {}", printable(error))?;
         state = State::Bad;
     }
-    for (name, report) in verify(path)? {
+    let reports = match verify(path) {
+        // The same once more.
+        Err(error) if packed == Some(error.to_string()) => Vec::new(),
+        reports => reports?,
+    };
+    for (name, report) in reports {
         let Report { streams, records, contents, content_bytes, lost, faults } = &report;
         let verdict = match faults.len() {
             0 => "good".to_owned(),
@@ -106,6 +112,9 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
 /// [`ToolError`].
 pub fn run_pack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<(), ToolError> {
     let begun = Instant::now();
+    for pid in being_recorded(archive) {
+        writeln!(out, "[HRR] warning: process {pid} is still recording it: what it records from now on is not packed")?;
+    }
     let packed = pack(archive, target)?;
     let ratio = packed.file_bytes as f64 / packed.packed_bytes.max(1) as f64;
     writeln!(

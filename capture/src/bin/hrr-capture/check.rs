@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged, MissingProcesses, Warning};
 use hrr_format::record::marker;
+use hrr_format::repair::being_recorded;
 use hrr_format::stream_file::ContentsMode;
 use hrr_format::verify::{Depth, verify_archive_to};
 
@@ -22,6 +23,8 @@ pub(crate) enum State {
     MetadataOnly,
     /// Not to its end.
     Incomplete,
+    /// To its end, and not all of it is there.
+    Damaged,
     /// Without a call.
     Empty,
 }
@@ -38,6 +41,7 @@ impl fmt::Display for State {
             State::Recorded => "recorded",
             State::MetadataOnly => "metadata-only",
             State::Incomplete => "incomplete",
+            State::Damaged => "damaged",
             State::Empty => "empty",
         })
     }
@@ -110,8 +114,14 @@ fn check(path: &Path, text: &mut String) -> Result<bool, ArchiveError> {
 
 /// Writes down how it stands with a process; says whether it is whole.
 fn check_process(archive: &Archive, text: &mut String) -> bool {
-    let state = state_of(archive);
     let report = verify_archive_to(archive, Depth::Presence);
+    // A thread that the process's end overtook before its first record left nothing out.
+    let harmless = |warning: &Warning| matches!(warning, Warning::Unstarted { .. });
+    let is_there = archive.warnings().iter().all(harmless) && report.faults.is_empty();
+    let state = match state_of(archive) {
+        state if state.is_good() && !is_there => State::Damaged,
+        state => state,
+    };
     *text += &format!("{}: {state}: {}\n", archive.path().display(), details(archive, state));
     let warnings: Vec<String> = archive.warnings().iter().map(ToString::to_string).collect();
     for warning in &warnings {
@@ -129,9 +139,7 @@ fn check_process(archive: &Archive, text: &mut String) -> bool {
         *text +=
             &format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost);
     }
-    // A thread that the process's end overtook before its first record left nothing out.
-    let harmless = |warning: &Warning| matches!(warning, Warning::Unstarted { .. });
-    state.is_good() && archive.warnings().iter().all(harmless) && report.faults.is_empty() && report.lost == 0
+    state.is_good() && is_there && report.lost == 0
 }
 
 fn details(archive: &Archive, state: State) -> String {
@@ -145,6 +153,10 @@ fn details(archive: &Archive, state: State) -> String {
             manifest.blob_count, manifest.code_object_count
         ),
         State::MetadataOnly => format!("{counts}, no contents; inspect with: hrr-playback {path} --info"),
+        State::Damaged => format!("{counts}; it was recorded to its end, and is not all there; copy it again, whole"),
+        State::Incomplete if !being_recorded(archive.path()).is_empty() => {
+            format!("{counts} so far; process {} is still recording it", manifest.pid)
+        }
         State::Incomplete => format!(
             "{counts}; the process did not end by itself, or still runs; hrr-playback {path} --info names what was in flight"
         ),

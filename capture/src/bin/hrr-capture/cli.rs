@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hrr_cli::Generate;
 
@@ -18,19 +19,19 @@ use crate::verdict;
 const EXAMPLES: &str = "\
 Examples:
   hrr-capture -- ./app --size 4096               calls, handles and sizes, into app.hrr
-  hrr-capture --content -o run.hrr -- ./app      with contents: run.hrr replays without the program and its input
+  hrr-capture --content -o run.hrr -- ./app      with contents: run.hrr replays without the program
   hrr-capture --content -- python3 train.py      frameworks that load HIP themselves
   srun -n 8 hrr-capture -o 'run-%rank%.hrr' -- ./app        one archive for each rank
-  mpirun -n 4 hrr-capture -o run.hrr -- ./app               one archive with a directory for each process
-  docker run ... IMAGE hrr-capture -o /out/run.hrr -- ./app inside the container, where the program runs
-  hrr-capture --content --window launches:1000..2000 -- ./app   the second thousand launches, and what they need
+  mpirun -n 4 hrr-capture -o run.hrr -- ./app               one archive, a part for each process
+  docker run ... IMAGE hrr-capture -o /out/run.hrr -- ./app inside the container, with the program
+  hrr-capture --content --window launches:1000..2000 -- ./app   the second thousand launches
   hrr-capture check run.hrr                      is it whole, and does it hold contents?
 
 In DIR: %pid% %hostname% %rank% %env{NAME}%. By hand the same is had with
   HIP_HRR_CAPTURE_OUTPUT=DIR [HIP_HRR_CAPTURE_CONTENT=1] LD_PRELOAD=.../lib/libhrr_capture.so ./app
 
-Exit code: the program's own; 128 + N where signal N ended it; 125 where hrr-capture itself failed, 126 where the program
-cannot be run and 127 where there is none. `check`: 0 if what was recorded is whole, 1 if not.";
+Exit code: the program's own; 128 + N where signal N ended it; 125 where hrr-capture itself failed,
+126 where the program cannot be run and 127 where there is none. `check`: 0 if what was recorded is whole, 1 if not.";
 
 /// Exit code of a failure of the launcher itself, as `env`, `nohup` and `timeout` have it.
 const OWN_FAILURE: u8 = 125;
@@ -53,7 +54,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say whether an archive was recorded to its end, and with contents: recorded, incomplete, empty or metadata-only
+    /// Say whether an archive was recorded to its end, and with contents: recorded, metadata-only,
+    /// incomplete, damaged or empty
     Check {
         /// The archive: a directory that was recorded to, a pid-* directory in it, or a packed archive
         archive: PathBuf,
@@ -97,7 +99,7 @@ struct Record {
     print_environment: bool,
 
     /// The program and its arguments
-    #[arg(required_unless_present = "generate", trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present_any = ["generate", "print_environment"], trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -135,9 +137,13 @@ fn generate(what: Option<Generate>) -> ExitCode {
 }
 
 fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
-    let Some((name, rest)) = arguments.program.split_first() else {
+    let none = OsString::new();
+    let (name, rest) = arguments.program.split_first().unwrap_or((&none, &[]));
+    if name.is_empty() && arguments.output.is_none() {
+        let text = "give -o DIR, or the program, after which the directory is named";
+        let _ = Arguments::command().error(ErrorKind::MissingRequiredArgument, text).print();
         return Ok(ExitCode::from(OWN_FAILURE));
-    };
+    }
     let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
     let content_wanted =
         std::env::var_os("HIP_HRR_CAPTURE_CONTENT").is_some_and(|value| !value.is_empty() && value != "0");

@@ -1,8 +1,13 @@
 //! What the recorder reported while the program ran.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// Room in bytes for the lines of some processes.
+const ROOM_BYTES: libc::off_t = 4096;
 
 /// The file that the recorder writes to in every process; it goes with this value.
 #[derive(Debug)]
@@ -32,8 +37,10 @@ impl Journal {
         for attempt in 0..100u32 {
             let path = dir.join(format!("hrr-capture-{}-{attempt}", std::process::id()));
             let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            if made.and_then(|mut file| file.flush()).is_ok() {
-                return Journal { path: Some(path) };
+            if let Ok(file) = made {
+                // It goes with this value, also where it has no room.
+                let journal = Journal { path: Some(path) };
+                return if has_room(&file) { journal } else { Journal { path: None } };
             }
         }
         Journal { path: None }
@@ -49,6 +56,15 @@ impl Journal {
         let bytes = self.path.as_ref().and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
         parse(&String::from_utf8_lossy(&bytes))
     }
+}
+
+/// Whether the first lines have room on the file's disk, which is kept for them: else a recorder that cannot write any would count
+/// as one that was not there.
+fn has_room(file: &File) -> bool {
+    // SAFETY: the descriptor is the file's.
+    let kept = unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, ROOM_BYTES) } == 0;
+    // Not every file system can keep room.
+    kept || std::io::Error::last_os_error().kind() != ErrorKind::StorageFull
 }
 
 impl Drop for Journal {

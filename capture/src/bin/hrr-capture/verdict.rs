@@ -86,6 +86,9 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
     if let Some(window) = never_opened.filter(|_| calls == 0) {
         return vec![format!("{PREFIX} Nothing was recorded: the window {} was never opened", window.trigger)];
     }
+    if calls == 0 && threads == 0 {
+        return vec![format!("{PREFIX} Nothing was recorded to {}", root.display())];
+    }
     let with = match contents {
         ContentsMode::Contents => "with contents",
         ContentsMode::MetadataOnly => "metadata only",
