@@ -114,7 +114,32 @@ impl Store {
     /// Gives out a number.
     pub(crate) fn next_number(&self) -> u64 {
         // Relaxed: numbers only have to differ.
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        if number == 0 {
+            // Whoever stores the contents tries again, and tells why there are no files.
+            let _ = self.make_files(&mut self.state());
+        }
+        number
+    }
+
+    /// Makes the files that the first contents need, before the program goes on: contents are written beside it, and by then it
+    /// may have given up the rights to make any.
+    fn make_files(&self, state: &mut StoreState) -> io::Result<()> {
+        files::ensure_dir(&self.dir)?;
+        if state.pack.is_none() {
+            state.pack = Some((0, Arc::new(Pack::create(self.dir.join(pack_file_name(0)))?)));
+        }
+        self.make_index(state)
+    }
+
+    fn make_index(&self, state: &mut StoreState) -> io::Result<()> {
+        if state.index.is_none() {
+            let index = GuardedFile::create(self.dir.join(INDEX_FILE))?;
+            index.write_all_at(&index_header(), 0)?;
+            state.index = Some(index);
+            state.index_bytes = HEADER_BYTES as u64;
+        }
+        Ok(())
     }
 
     /// Numbers given out so far.
@@ -187,12 +212,7 @@ impl Store {
         if state.entries.is_empty() {
             return Ok(());
         }
-        if state.index.is_none() {
-            let index = GuardedFile::create(self.dir.join(INDEX_FILE))?;
-            index.write_all_at(&index_header(), 0)?;
-            state.index = Some(index);
-            state.index_bytes = HEADER_BYTES as u64;
-        }
+        self.make_index(state)?;
         let entries = std::mem::take(&mut state.entries);
         check_size_limit(state.index_bytes + entries.len() as u64)?;
         if let Some(index) = &state.index {
