@@ -52,6 +52,7 @@ static int know(struct range is) {
 
 #include "contexts.h"
 static int cannot_wait(void *stream, const char *what);
+static int copied_later(void *stream, void *to, const void *from, size_t bytes);
 
 static int allocate(void *out, size_t bytes, int kind, int managed) {
   if (bytes == 0) return INVALID_VALUE;
@@ -92,7 +93,7 @@ int cuPointerGetAttribute(void *value, int attribute, void *address) {
 }
 int cuMemcpy(void *to, const void *from, size_t bytes) { return usable() ? usable() : (memmove(to, from, bytes), OK); }
 int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream) {
-  return cannot_wait(stream, "a copy") ? INVALID_VALUE : cuMemcpy(to, from, bytes);
+  return usable() ? usable() : copied_later(stream, to, from, bytes) ? OK : cuMemcpy(to, from, bytes);
 }
 int cuMemcpyPeer(void *to, void *c1, const void *from, void *c2, size_t bytes) {
   return is_context(c1) && is_context(c2) ? cuMemcpy(to, from, bytes) : INVALID_CONTEXT;

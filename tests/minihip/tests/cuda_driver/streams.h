@@ -1,8 +1,8 @@
 /* Part of driver.c: streams, events and values in memory. */
-/* Everything is done when the call returns, but for streams that wait for a value: what is launched behind that waits too. */
+/* Everything is done when the call returns, but for streams that wait for a value: launches and copies behind that wait too. */
 
 struct operation {
-  int kind; /* of CUstreamBatchMemOpType, or LAUNCH */
+  int kind; /* of CUstreamBatchMemOpType, LAUNCH, or COPY of arguments[1] bytes from arguments[0] */
   char *address;
   uint64_t value;
   unsigned flags;
@@ -11,7 +11,7 @@ struct operation {
   void *params[8];
   struct operation *next;
 };
-enum { LAUNCH = 100, WAIT_32 = 1, WRITE_32 = 2, FLUSH = 3, WAIT_64 = 4, WRITE_64 = 5, BARRIER = 6 };
+enum { LAUNCH = 100, COPY = 101, WAIT_32 = 1, WRITE_32 = 2, FLUSH = 3, WAIT_64 = 4, WRITE_64 = 5, BARRIER = 6 };
 static struct stream {
   uint64_t magic;
   int device;
@@ -71,6 +71,7 @@ static int done(struct operation *o) {
       }
       run(o->function, o->params);
       return 1;
+    case COPY: return memmove(o->address, (const void *)o->arguments[0], o->arguments[1]), 1;
     default: return 1;
   }
 }
@@ -103,6 +104,13 @@ static void submit(void *handle, struct operation is) {
   while (stream == &default_stream && stream->first && done(stream->first)) stream->first = stream->first->next;
   settle();
   pthread_mutex_unlock(&streams_lock);
+}
+
+/* Whether the stream waits, and the copy with it. */
+static int copied_later(void *stream, void *to, const void *from, size_t bytes) {
+  if (!own(stream) || !own(stream)->first) return 0;
+  submit(stream, (struct operation){.kind = COPY, .address = to, .arguments = {(uint64_t)(uintptr_t)from, bytes}});
+  return 1;
 }
 
 int cuStreamCreateWithPriority(struct stream **out, unsigned flags, int priority) {
