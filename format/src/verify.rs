@@ -99,13 +99,14 @@ pub fn verify_archive_to(archive: &Archive, depth: Depth) -> Report {
     verify_store(archive.code_objects(), depth, &mut report);
     verify_kernels(archive, &mut report);
     let manifest = archive.manifest();
-    let mut unequal = |what: &str, counted: u64, found: u64| {
-        if manifest.complete && counted != found {
+    // Threads that were still in calls when the process ended may have returned from some behind the count.
+    let mut fewer = |what: &str, counted: u64, found: u64| {
+        if manifest.complete && found < counted {
             report.faults.push(format!("the manifest counts {counted} {what} and there are {found}"));
         }
     };
-    unequal("events", manifest.event_count, calls);
-    unequal("kernels", manifest.kernel_count, archive.kernels().kernels().len() as u64);
+    fewer("events", manifest.event_count, calls);
+    fewer("kernels", manifest.kernel_count, archive.kernels().kernels().len() as u64);
     if let Some(stored) = manifest.stored {
         verify_stored(archive, archive.blobs(), stored.blobs, &mut report);
         verify_stored(archive, archive.code_objects(), stored.code_objects, &mut report);
