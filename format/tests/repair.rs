@@ -84,6 +84,23 @@ fn calls(process: &Path) -> Vec<usize> {
     Archive::open(process).unwrap().streams().iter().map(|stream| stream.records().count()).collect()
 }
 
+/// A thread that is in a call when the process ends may return from it behind the count.
+#[test]
+fn calls_behind_the_count_are_no_fault_and_missing_ones_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = whole(dir.path(), 7);
+    let with_count = |count: u64| {
+        let path = process.join("manifest.json");
+        let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert!(manifest["event_count"].is_u64());
+        manifest["event_count"] = count.into();
+        fs::write(path, manifest.to_string()).unwrap();
+        verified(&process).faults
+    };
+    assert_eq!(with_count(3), Vec::<String>::new());
+    assert!(!with_count(5).is_empty());
+}
+
 #[test]
 fn a_whole_archive_verifies_and_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
