@@ -32,6 +32,7 @@ mod rules;
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use hrr_format::archive::Archive;
 use rustc_hash::FxHashMap;
@@ -141,9 +142,11 @@ pub fn check(archive: &Archive, log: &OrderLog) -> Verdict {
     // Calls that have returned, at a tick that no call entered so far lies behind.
     let mut returning: VecDeque<(Call, View)> = VecDeque::new();
     let (mut found, mut missing) = (0, 0);
-    for point in Timeline::new(archive.streams(), Survey::of(archive).delayed(archive).into()) {
+    let delayed = Arc::new(Survey::of(archive).delayed(archive));
+    for point in Timeline::new(archive.streams(), Arc::clone(&delayed)) {
         match point {
-            Point::Begin { event, lane, record, span } => {
+            Point::Begin { event, lane, record } => {
+                let span = delayed.span(&record);
                 while returning.front().is_some_and(|(call, _)| call.end < span.begin)
                     && let Some((call, view)) = returning.pop_front()
                 {

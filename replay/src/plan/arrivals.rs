@@ -13,7 +13,7 @@ use hrr_format::record::Record;
 use super::Assignment;
 use super::edges::Hands;
 use super::emit::copies_host_memory;
-use super::looks::{Delayed, Span};
+use super::looks::Delayed;
 use super::timeline::{Point, Timeline};
 use crate::prefetch;
 use crate::triage::event_index::EventIndex;
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
 
     /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
     /// returns.
-    fn blocks_others(&self, lane: u32, record: &Record<'_>, span: Span) -> bool {
+    fn blocks_others(&self, lane: u32, record: &Record<'_>) -> bool {
         let multiplexed = self.assignment.multiplexed();
         let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
         // A query that succeeded is asked again until it does.
@@ -66,12 +66,13 @@ impl<'a> Reader<'a> {
         if !waits && api.effect != Effect::Enqueue {
             return false;
         }
+        let end = self.timeline.span(record).end;
         let worker_of = &self.assignment.worker_of;
         let worker = worker_of[lane as usize];
         let overlapped = worker_of.iter().enumerate().any(|(other, &of)| {
             of == worker
                 && other as u32 != lane
-                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < span.end)
+                && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < end)
         });
         overlapped && (waits || copies_host_memory(record))
     }
@@ -86,7 +87,7 @@ impl<'a> Iterator for Reader<'a> {
         }
         let point = self.timeline.next()?;
         let blocks_others = match &point {
-            Point::Begin { lane, record, span, .. } => self.blocks_others(*lane, record, *span),
+            Point::Begin { lane, record, .. } => self.blocks_others(*lane, record),
             _ => false,
         };
         let (in_flight, last_tick) = (self.timeline.in_flight().len(), self.timeline.last_tick());

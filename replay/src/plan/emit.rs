@@ -19,15 +19,6 @@ use crate::instruction::{Chunk, NOT_READY, Wait, flag};
 use crate::mutation::Mutation;
 use crate::thunk::{THUNKS, nothing};
 
-/// A call's time inside HIP at capture.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
-    /// When it counts as entered and returned.
-    pub(super) span: Span,
-    /// It blocked while another captured thread of its worker made calls.
-    pub(super) blocks_others: bool,
-}
-
 /// `hipErrorOutOfMemory`.
 const OUT_OF_MEMORY: i32 = 2;
 /// `hipErrorStreamCaptureUnsupported`: the call may not be made while there is a capture.
@@ -36,7 +27,13 @@ pub(super) const CAPTURE_UNSUPPORTED: i32 = 900;
 const CAPTURE_INVALIDATED: i32 = 901;
 
 impl<'a> Planner<'a> {
-    pub(super) fn begin(&mut self, event: u64, lane: u32, record: Record<'a>, stay: Stay) -> Result<(), PlanError> {
+    pub(super) fn begin(
+        &mut self,
+        event: u64,
+        lane: u32,
+        record: Record<'a>,
+        blocks_others: bool,
+    ) -> Result<(), PlanError> {
         let api = self.archive.api(record.api());
         let refuse = |reason: Refusal| PlanError {
             event,
@@ -52,7 +49,7 @@ impl<'a> Planner<'a> {
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
         self.account.recorded(known);
-        let open = match self.lower_call(event, lane, known, record, stay) {
+        let open = match self.lower_call(event, lane, known, record, blocks_others) {
             Ok(open) => open,
             Err(reason) => {
                 return Err(PlanError {
@@ -73,7 +70,7 @@ impl<'a> Planner<'a> {
         lane: u32,
         api: &'static Api,
         record: Record<'a>,
-        stay: Stay,
+        blocks_others: bool,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
         let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
@@ -156,7 +153,7 @@ impl<'a> Planner<'a> {
         }
         let worker = self.assignment.worker_of[lane as usize] as usize;
         let mut chunk = self.chunks[worker].take().unwrap_or_default();
-        let result = self.emit(&call, &mut chunk, stay);
+        let result = self.emit(&call, &mut chunk, blocks_others);
         self.chunks[worker] = Some(chunk);
         self.planned.issued += u64::from(result.is_ok());
         let dropped = match &result {
@@ -181,10 +178,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Lays the call out and appends it, and what must go with it, to the chunk.
-    pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, stay: Stay) -> Result<Open, Refusal> {
+    pub(super) fn emit(&mut self, call: &Call<'a>, chunk: &mut Chunk, blocks_others: bool) -> Result<Open, Refusal> {
         let mut lowering = Lowering::new(self.edges.facts());
         let mut entered = None;
-        let result = self.emit_laid_out(call, chunk, stay, &mut lowering, &mut entered);
+        let result = self.emit_laid_out(call, chunk, blocks_others, &mut lowering, &mut entered);
         match entered {
             // One that comes to nothing from here on was entered all the same, and others may wait for it.
             Some(entered) => {
@@ -216,12 +213,12 @@ impl<'a> Planner<'a> {
         &mut self,
         call: &Call<'a>,
         chunk: &mut Chunk,
-        stay: Stay,
+        blocks_others: bool,
         lowering: &mut Lowering,
         entered: &mut Option<Entered>,
     ) -> Result<(), Refusal> {
         let (api, record, lane) = (call.api, call.record, call.lane);
-        let Stay { span: Span { begin, end }, blocks_others } = stay;
+        let Span { begin, end } = self.delayed.span(&record);
         let mut waits = std::mem::take(&mut self.waits);
         waits.clear();
         let mut draft = Draft::new(chunk, record.word_count(), record.words());

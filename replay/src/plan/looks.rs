@@ -67,14 +67,14 @@ impl Delayed {
         let mut devices = vec![0; archive.streams().len()];
         for point in Timeline::new(archive.streams(), Self::default().into()) {
             match point {
-                Point::Begin { lane, record, span, .. } => {
+                Point::Begin { lane, record, .. } => {
                     let api = archive.row_of(&record);
                     let device = &mut devices[lane as usize];
                     if api.is_some_and(|api| api.name == "hipSetDevice") && record.ret() == 0 {
                         *device = record.word(0) as u32 as i32;
                     }
                     let what = api.map_or(What::Other, |api| What::of(api, &record, *device));
-                    search.entered(lane, Call { key: key(&record), span, what });
+                    search.entered(lane, Call { key: key(&record), span: Span::of(&record), what });
                 }
                 // A marker is no call, but has its place among them.
                 Point::HostMemory { lane, record } => {

@@ -24,8 +24,6 @@ pub(crate) enum Point<'a> {
         lane: u32,
         /// The call.
         record: Record<'a>,
-        /// When it counts as entered and returned.
-        span: Span,
     },
     /// The call a captured thread was in has returned.
     End {
@@ -112,6 +110,11 @@ impl<'a> Timeline<'a> {
         &self.in_flight
     }
 
+    /// When a call counts as entered and returned.
+    pub(crate) fn span(&self, record: &Record<'_>) -> Span {
+        self.delayed.span(record)
+    }
+
     /// The next event number: calls with this and later ones are still to come.
     pub(crate) fn next_event(&self) -> u64 {
         self.events
@@ -124,7 +127,7 @@ impl<'a> Timeline<'a> {
 
     /// Entry tick of the next call of a captured thread, after the one it is in.
     pub(crate) fn next_begin(&self, lane: u32) -> Option<u64> {
-        self.next[lane as usize].map(|record| self.delayed.span(&record).begin)
+        self.next[lane as usize].map(|record| self.span(&record).begin)
     }
 
     fn look_ahead(&mut self, lane: u32) {
@@ -194,7 +197,7 @@ impl<'a> Iterator for Timeline<'a> {
                         self.after_end = Some(lane);
                         return Some(Point::Marker { lane, record });
                     }
-                    let span = self.delayed.span(&record);
+                    let span = self.span(&record);
                     let is_call = !marker::is_timed(record.api());
                     let event = if kind == Kind::DelayedBegin { self.put_off[lane as usize] } else { self.events };
                     self.events += u64::from(is_call && kind == Kind::Begin);
@@ -214,7 +217,7 @@ impl<'a> Iterator for Timeline<'a> {
                     if !is_call {
                         return Some(Point::HostMemory { lane, record });
                     }
-                    return Some(Point::Begin { event, lane, record, span });
+                    return Some(Point::Begin { event, lane, record });
                 }
             }
         }
@@ -232,9 +235,10 @@ mod tests {
         let lanes = || streams.iter().map(|bytes| Records::over(bytes)).collect::<Vec<_>>();
         let records = lanes().into_iter().flatten();
         let delayed = Delayed::to(records.filter_map(|record| delay(&record).map(|begin| (record, begin))));
-        Timeline::over(lanes(), delayed.into())
+        let delayed = Arc::new(delayed);
+        Timeline::over(lanes(), Arc::clone(&delayed))
             .filter_map(|point| match point {
-                Point::Begin { event, lane, span, .. } => Some((event, lane, span.begin)),
+                Point::Begin { event, lane, record } => Some((event, lane, delayed.span(&record).begin)),
                 _ => None,
             })
             .collect()

@@ -12,7 +12,6 @@ use hrr_format::record::Record;
 use super::annotate::Position;
 use super::arrivals::{Arrival, Arrivals, Reader};
 use super::edges::{Hands, Whole};
-use super::emit::Stay;
 use super::error::PlanError;
 use super::results::Pending;
 use super::teardown::Teardown;
@@ -77,7 +76,7 @@ impl<'a> Planner<'a> {
         let mut last_event = vec![0u64; self.lanes.len()];
         for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
             match point {
-                Point::Begin { event, lane, record, span } => {
+                Point::Begin { event, lane, record } => {
                     let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
                     match self.annotations.position(event.max(next_event.saturating_sub(1)), launches) {
                         Position::Over => {
@@ -91,7 +90,7 @@ impl<'a> Planner<'a> {
                         Position::Before | Position::Inside => {}
                     }
                     self.advance_regions(record.begin());
-                    self.begin(event, lane, record, Stay { span, blocks_others })?;
+                    self.begin(event, lane, record, blocks_others)?;
                     last_event[lane as usize] = event;
                     next_event = next_event.max(event + 1);
                     calls += 1;
