@@ -65,8 +65,10 @@ fn a_query_that_another_threads_later_call_answers_does_not_hold_up_its_worker()
     let asks = vec![
         made("hipStreamCreateWithFlags", 10, &[VARIABLE, NON_BLOCKING], HELD),
         made("hipMalloc", 20, &[VARIABLE, 64], FLAG),
+        // It would be behind the write where nobody waits for it.
         call("hipMemset", 30, &[FLAG, 0, 64]),
-        call("hipStreamWaitValue32", 40, &[HELD, FLAG, 1, EQUAL[0], EQUAL[1]]),
+        call("hipDeviceSynchronize", 36, &[]),
+        call("hipStreamWaitValue32", 42, &[HELD, FLAG, 1, EQUAL[0], EQUAL[1]]),
         call("hipStreamQuery", 100, &[HELD]).ticks(100, 200),
     ];
     let writes = vec![
