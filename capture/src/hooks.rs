@@ -15,6 +15,7 @@ use crate::enumeration::Handles;
 use crate::plan::{Inputs, Plan};
 use crate::process::Process;
 use crate::sections::Transfers;
+use crate::small_stack::with_own_stack_or_stop;
 use crate::window::holders::{HolderHook, Kind as HolderKind};
 use crate::window::keep;
 use crate::{dlsym, inherited, runtime};
@@ -133,7 +134,9 @@ impl HookCall<'_> {
                 }
                 Hook::Module => {
                     if let Some(code) = transfers.code.take() {
-                        let names = process.restores_variables().then(|| variables(code.bytes()));
+                        let read =
+                            || with_own_stack_or_stop("a code object was read", || Some(variables(code.bytes())));
+                        let names = process.restores_variables().then(read).flatten();
                         process.kernels().load(self.pointee(0), code.number, code.bytes(), names.unwrap_or_default());
                     }
                     self.make_holder();

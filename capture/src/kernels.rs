@@ -16,6 +16,7 @@ use hrr_format::kernel_table;
 use crate::files::GuardedFile;
 use crate::handle_table::HandleTable;
 use crate::plan::KernelWord;
+use crate::small_stack::with_own_stack_or_stop;
 use crate::unnoticed::Unnoticed;
 
 /// A code object of the program.
@@ -277,13 +278,37 @@ impl CodeObject {
 fn parse(image: &[u8]) -> HashMap<String, KernelSignature> {
     // An image without AMD GPU code, or one that cannot be read, describes no kernel: its launches are recorded without
     // arguments and counted, and replay names them.
-    let found = signatures(image).unwrap_or_default();
+    let found = with_own_stack_or_stop("a code object was read", || signatures(image).ok()).unwrap_or_default();
     found.into_iter().map(|signature| (signature.name.clone(), signature)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A compressed bundle, zlib within a bundle of version 2, whose contents are no bundle: `stored` as they are.
+    fn compressed(stored: &[u8]) -> Vec<u8> {
+        let (a, b) = stored.iter().fold((1u32, 0u32), |(a, b), &byte| {
+            let a = (a + u32::from(byte)) % 65521;
+            (a, (a + b) % 65521)
+        });
+        let len = stored.len() as u16;
+        let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
+        let zlib = [&[0x78, 0x01, 0x01], &lens[..], stored, &(b << 16 | a).to_be_bytes()].concat();
+        let header = [24 + zlib.len() as u32, stored.len() as u32].map(u32::to_le_bytes).concat();
+        [b"CCOB\x02\0\0\0", &header[..], &[0; 8], &zlib].concat()
+    }
+
+    /// The first launch of a registered kernel may be a thread's that has hardly any stack; unpacking takes more than it has.
+    #[test]
+    fn a_compressed_code_object_is_read_by_a_thread_with_little_stack() {
+        let image = compressed(&[7; 600]);
+        let said = signatures(&image).unwrap_err().to_string();
+        assert!(!said.contains("compress"), "it unpacks: {said}");
+        let thread = std::thread::Builder::new().stack_size(32 << 10);
+        let found = thread.spawn(move || parse(&image).len()).unwrap().join().unwrap();
+        assert_eq!(found, 0);
+    }
 
     fn object(signatures: Vec<KernelSignature>) -> Code {
         Code::Parsed(signatures.into_iter().map(|signature| (signature.name.clone(), signature)).collect())

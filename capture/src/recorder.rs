@@ -363,13 +363,9 @@ unsafe fn leave_query(hot: &Hot, stream: &ThreadStream, mut call: Call, code: i3
 #[cold]
 fn first_call() -> *const ThreadStream {
     let _unnoticed = Unnoticed::new();
-    small_stack::with_own_stack(|| {
+    small_stack::with_own_stack_or_stop("a thread's stream was opened", || {
         let process = process::recording()?;
         process.open_stream()
-    })
-    .unwrap_or_else(|| {
-        process::stop(format_args!("an internal error occurred while a thread's stream was opened"));
-        None
     })
     .unwrap_or(std::ptr::null())
 }

@@ -1,12 +1,23 @@
 //! Running what needs much stack from a thread that may have little.
 //!
 //! A thread's first recorded call makes files, and a process's first one starts the recording: that takes tens of KiB of
-//! stack in calls of the standard library. A program's thread may have 16 KiB in all, or be on a signal handler's stack.
+//! stack in calls of the standard library, and reading a compressed code object takes as much. A program's thread may have
+//! 16 KiB in all, or be on a signal handler's stack.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::process;
+
 /// Stack that is lent, in bytes.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Calls `body` on a stack of its own. A panic in it ends the recording, with a line that says what was `done` meanwhile.
+pub(crate) fn with_own_stack_or_stop<T>(done: &str, body: impl FnOnce() -> Option<T>) -> Option<T> {
+    with_own_stack(body).unwrap_or_else(|| {
+        process::stop(format_args!("an internal error occurred while {done}"));
+        None
+    })
+}
 
 /// Calls `body` on a stack of its own. Where none can be had, on the caller's.
 ///
@@ -19,11 +30,11 @@ pub(crate) fn with_own_stack<T>(body: impl FnOnce() -> T) -> Option<T> {
             task();
         }
     };
+    let mut call: &mut dyn FnMut() = &mut run;
     let Some(stack) = Stack::new() else {
-        run();
+        enter((&raw mut call).cast());
         return result;
     };
-    let mut call: &mut dyn FnMut() = &mut run;
     // SAFETY: the stack is writable and of this call alone; the callee gets the address of a trait object that outlives the
     // call, and does not unwind out of it, since the task catches what it runs into.
     unsafe { call_on(stack.top(), enter, (&raw mut call).cast()) };
@@ -31,6 +42,8 @@ pub(crate) fn with_own_stack<T>(body: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
+/// Never inlined: what `body` needs must not become the caller's own need.
+#[inline(never)]
 extern "C" fn enter(call: *mut libc::c_void) {
     // SAFETY: `with_own_stack` passes the address of such a reference.
     let call = unsafe { &mut **call.cast::<&mut dyn FnMut()>() };

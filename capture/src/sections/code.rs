@@ -12,6 +12,7 @@ use super::host_sides::inline;
 use super::{Drafting, Source};
 use crate::contents::memory::Trust;
 use crate::contents::region::Region;
+use crate::small_stack::with_own_stack_or_stop;
 
 /// Longest module file in bytes that is read.
 const MAX_MODULE_BYTES: u64 = 4 << 30;
@@ -57,8 +58,11 @@ impl Drafting<'_> {
                 address
             }
         };
-        // SAFETY: the caller vouches for a whole image.
-        match unsafe { image_len_bytes(image as *const u8) } {
+        let measured = with_own_stack_or_stop("a code object was read", || {
+            // SAFETY: the caller vouches for a whole image.
+            unsafe { image_len_bytes(image as *const u8) }
+        });
+        match measured {
             // SAFETY: as above.
             Some(len_bytes) => unsafe { self.code(param, image, len_bytes, None) },
             None => self.push(SectionTag::Code, param, Presence::Absent, 0, Source::Zeros),
