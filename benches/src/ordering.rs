@@ -1,7 +1,7 @@
 //! What the order of a replay costs: waits that are fulfilled, hand-overs between workers, captured threads that share a
 //! worker, and planning, against the targets of the ordering engine.
 //!
-//! usage: hrr-bench-ordering [EVENTS [edges|plan|replay]]
+//! usage: hrr-bench-ordering [EVENTS [edges|plan|replay [THREADS]]]   of archives with so many threads; all without
 //!        hrr-bench-ordering chain ARCHIVE    how long the archive's order alone makes a replay, in calls
 //! Plans and replays synthetic archives on a runtime whose calls do nothing (`libhrr_null_hip.so`, beside this program).
 
@@ -38,9 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         print!("{}", table.text);
         return Ok(());
     }
+    let threads: Option<u32> = std::env::args().nth(3).map(|text| text.parse()).transpose()?;
     let folder = tempfile::tempdir()?;
     let mut at_lanes = Vec::new();
-    for (lanes, shape) in [(1, Shape::Parallel), (8, Shape::Parallel), (8, Shape::Alternating), (64, Shape::Parallel)] {
+    let shapes = [(1, Shape::Parallel), (8, Shape::Parallel), (8, Shape::Alternating), (64, Shape::Parallel)];
+    for (lanes, shape) in shapes.into_iter().filter(|&(lanes, _)| threads.is_none_or(|wanted| wanted == lanes)) {
         let path = folder.path().join(format!("{lanes}-{shape:?}"));
         write_archive(&path, lanes, shape, events / u64::from(lanes))?;
         at_lanes.push((lanes, shape, Archive::open(&path)?));

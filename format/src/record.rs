@@ -20,7 +20,8 @@ mod section;
 
 use section::u64_at;
 pub use section::{
-    BlobRef, FileId, HostRows, NO_PARAM, Presence, SECTION_HEADER_BYTES, Section, SectionTag, Sections, section_bytes,
+    BlobRef, FileId, HostRows, NO_PARAM, Presence, SECTION_HEADER_BYTES, Section, SectionTag, SectionTags, Sections,
+    section_bytes,
 };
 
 /// Size of the fixed part of a record in bytes.
@@ -244,6 +245,11 @@ impl<'a> Record<'a> {
         self.sections().map_while(Result::ok).find(|section| section.tag == tag)
     }
 
+    /// The tags of its well-formed sections.
+    pub fn section_tags(&self) -> SectionTags {
+        self.sections().map_while(Result::ok).map(|section| section.tag).collect()
+    }
+
     fn sections_start(&self) -> usize {
         HEADER_BYTES + self.word_count() * 8
     }
@@ -333,6 +339,8 @@ mod tests {
         let record = Record::parse(&MALLOC).unwrap().unwrap();
         assert_eq!((record.api(), record.begin(), record.end(), record.ret()), (215, 5, 9, 2));
         assert_eq!(record.words().collect::<Vec<_>>(), [0xfff0, 16]);
+        let tags = record.section_tags();
+        assert_eq!((tags.has(SectionTag::Out), tags.has(SectionTag::In)), (true, false));
         let out = record.section(SectionTag::Out, 0).unwrap();
         assert_eq!((out.presence, out.payload), (Presence::Present, &[0, 0x10, 0, 0, 0, 0, 0, 0][..]));
     }

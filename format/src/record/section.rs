@@ -81,6 +81,23 @@ impl SectionTag {
     }
 }
 
+/// Which kinds of sections a record has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectionTags(u32);
+
+impl SectionTags {
+    /// Whether there is one with this tag.
+    pub fn has(self, tag: SectionTag) -> bool {
+        self.0 & 1 << tag as u8 != 0
+    }
+}
+
+impl FromIterator<SectionTag> for SectionTags {
+    fn from_iter<T: IntoIterator<Item = SectionTag>>(tags: T) -> Self {
+        SectionTags(tags.into_iter().fold(0, |tags, tag| tags | 1 << tag as u8))
+    }
+}
+
 /// Whether a section's payload is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -8,12 +8,12 @@ use crossbeam::channel::{Receiver, bounded};
 
 use hrr_format::archive::Archive;
 use hrr_format::catalogue::Effect;
-use hrr_format::record::Record;
+use hrr_format::record::{Record, SectionTags};
 
 use super::Assignment;
 use super::edges::Hands;
-use super::emit::copies_host_memory;
 use super::looks::Delayed;
+use super::lower::copies_host_memory;
 use super::timeline::{Point, Timeline};
 use crate::prefetch;
 use crate::triage::event_index::EventIndex;
@@ -29,6 +29,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) point: Point<'a>,
     /// A call that blocked at capture while another captured thread of its worker made calls.
     pub(crate) blocks_others: bool,
+    /// Which sections the call's record has.
+    pub(crate) tags: SectionTags,
     /// Calls in flight when the archive ended, met so far.
     in_flight: usize,
     /// The last tick met so far.
@@ -58,7 +60,7 @@ impl<'a> Reader<'a> {
 
     /// Whether the call may wait for the device, and another captured thread of the same worker makes a call before it
     /// returns.
-    fn blocks_others(&self, lane: u32, record: &Record<'_>) -> bool {
+    fn blocks_others(&self, lane: u32, record: &Record<'_>, tags: SectionTags) -> bool {
         let multiplexed = self.assignment.multiplexed();
         let Some(api) = self.archive.api(record.api()).known.filter(|_| multiplexed) else { return false };
         // A query that succeeded is asked again until it does.
@@ -74,7 +76,7 @@ impl<'a> Reader<'a> {
                 && other as u32 != lane
                 && self.timeline.next_begin(other as u32).is_some_and(|begin| begin < end)
         });
-        overlapped && (waits || copies_host_memory(record))
+        overlapped && (waits || copies_host_memory(tags))
     }
 }
 
@@ -86,12 +88,15 @@ impl<'a> Iterator for Reader<'a> {
             index.reached(&self.timeline);
         }
         let point = self.timeline.next()?;
-        let blocks_others = match &point {
-            Point::Begin { lane, record, .. } => self.blocks_others(*lane, record),
-            _ => false,
+        let (blocks_others, tags) = match &point {
+            Point::Begin { lane, record, .. } => {
+                let tags = record.section_tags();
+                (self.blocks_others(*lane, record, tags), tags)
+            }
+            _ => (false, SectionTags::default()),
         };
         let (in_flight, last_tick) = (self.timeline.in_flight().len(), self.timeline.last_tick());
-        Some(Arrival { point, blocks_others, in_flight, last_tick })
+        Some(Arrival { point, blocks_others, tags, in_flight, last_tick })
     }
 }
 

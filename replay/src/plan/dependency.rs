@@ -108,15 +108,32 @@ pub(crate) struct CallFacts {
 impl CallFacts {
     /// Forgets everything and keeps the memory.
     pub(crate) fn clear(&mut self) {
-        let mut kept = std::mem::take(self);
-        kept.uses.clear();
-        kept.creates.clear();
-        kept.memory.clear();
-        kept.also_on.clear();
-        kept.values.clear();
-        kept.seen.clear();
-        let CallFacts { uses, creates, memory, also_on, values, seen, .. } = kept;
-        *self = CallFacts { uses, creates, memory, also_on, values, seen, ..CallFacts::default() };
+        // Every field is named, so that none is forgotten here.
+        let CallFacts {
+            uses,
+            creates,
+            memory,
+            reach,
+            fence,
+            enqueues_on,
+            also_on,
+            sync,
+            waits_in_part,
+            records,
+            device_waits,
+            values,
+            seen,
+            failed,
+        } = self;
+        uses.clear();
+        creates.clear();
+        memory.clear();
+        also_on.clear();
+        values.clear();
+        seen.clear();
+        (*reach, *fence, *sync) = (Reach::Named, Fence::None, Sync::None);
+        (*enqueues_on, *records, *device_waits) = (None, None, None);
+        (*waits_in_part, *failed) = (false, false);
     }
 
     /// The streams that the call enqueues on.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use hrr_format::catalogue::{Api, Effect, HandleKind, Policy, Returns};
-use hrr_format::record::{Presence, Record, SectionTag};
+use hrr_format::record::{Presence, Record, SectionTag, SectionTags};
 
 use super::dependency::{Sync, Use};
 use super::draft::{Draft, Issue};
@@ -11,7 +11,7 @@ use super::edges::Entered;
 use super::error::{PlanError, Refusal};
 use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::looks::Span;
-use super::lower::{Call, Lowering, word_at};
+use super::lower::{Call, Lowering, copies_host_memory, word_at};
 use super::objects::Definition;
 use super::special::Special;
 use super::{Open, Planner, escort};
@@ -33,6 +33,7 @@ impl<'a> Planner<'a> {
         lane: u32,
         record: Record<'a>,
         blocks_others: bool,
+        tags: SectionTags,
     ) -> Result<(), PlanError> {
         let api = self.archive.api(record.api());
         let refuse = |reason: Refusal| PlanError {
@@ -49,7 +50,7 @@ impl<'a> Planner<'a> {
             return Err(refuse(Refusal::Words { found: record.word_count(), expected }));
         }
         self.account.recorded(known);
-        let open = match self.lower_call(event, lane, known, record, blocks_others) {
+        let open = match self.lower_call(event, lane, known, record, blocks_others, tags) {
             Ok(open) => open,
             Err(reason) => {
                 return Err(PlanError {
@@ -71,15 +72,16 @@ impl<'a> Planner<'a> {
         api: &'static Api,
         record: Record<'a>,
         blocks_others: bool,
+        tags: SectionTags,
     ) -> Result<Open, Refusal> {
         let device = self.lanes[lane as usize].device;
-        let stand_in = self.empty_node_for(&Call { api, record, event, lane, device })?;
+        let stand_in = self.empty_node_for(&Call { api, record, event, lane, device, tags })?;
         if let Some(stand_in) = stand_in {
             self.account.left_out(api);
             self.account.recorded(stand_in);
         }
         let api = stand_in.unwrap_or(api);
-        let call = Call { api, record, event, lane, device };
+        let call = Call { api, record, event, lane, device, tags };
         let marks = record.flags();
         // A thread enters a window with whatever last error it had.
         self.lanes[lane as usize].last_error_unknown |= marks & hrr_format::record::flag::PREAMBLE != 0;
@@ -266,7 +268,7 @@ impl<'a> Planner<'a> {
             Effect::Enqueue => lowering.facts.enqueues_on.map_or(0, |stream| stream.object),
             _ => 0,
         };
-        let may_wait = stream != 0 && copies_host_memory(&record);
+        let may_wait = stream != 0 && copies_host_memory(call.tags);
         // A copy that waits for the device may wait for what the calls that overlap it go on to do: none waits for it.
         let in_order_on = if may_wait { 0 } else { stream };
         let placeholder = self.edges.placeholder();
@@ -280,7 +282,7 @@ impl<'a> Planner<'a> {
             Some(Entered { lane, begin, end, count, stream, in_order_on, handed_off: blocks_others, placeholder });
         self.lanes[lane as usize].planned = count;
 
-        for (section, rows) in graph_host_sections(&record, SectionTag::GraphHostIn) {
+        for (section, rows) in graph_host_sections(call, SectionTag::GraphHostIn) {
             let what = "graph host memory";
             let (address, blob) = section.host_address().zip(section.blob()).ok_or(Refusal::Lacks { what })?;
             if section.presence == Presence::Withheld && !self.is_shape_only() {
@@ -466,13 +468,4 @@ impl<'a> Planner<'a> {
     pub(crate) fn entry_point(&self, api: &Api) -> Result<*const c_void, Refusal> {
         self.runtime.entry_point(api).ok_or_else(|| Refusal::Missing(self.runtime.path().display().to_string()))
     }
-}
-
-/// Whether an enqueue copies from or to memory of the host: if that is pageable, the runtime may wait for the device in the
-/// call itself.
-pub(super) fn copies_host_memory(record: &Record<'_>) -> bool {
-    record
-        .sections()
-        .map_while(Result::ok)
-        .any(|section| matches!(section.tag, SectionTag::BlobIn | SectionTag::BlobOut))
 }

@@ -21,6 +21,14 @@ fn name_at<'a>(call: &Call<'a>, param: u8, position: usize) -> Option<&'a [u8]> 
     names.nth(position).filter(|name| !name.is_empty())
 }
 
+/// The parameter by which a call lists functions or kernels.
+pub(super) fn listed(api: &Api) -> Option<(u8, HandleKind)> {
+    (0..).zip(api.params).find_map(|(number, param)| match param.role {
+        Role::GetArray(kind @ (HandleKind::Function | HandleKind::Kernel), _) => Some((number, kind)),
+        _ => None,
+    })
+}
+
 impl<'a> Planner<'a> {
     /// What an enumeration stored at a position is the kernel of this name.
     pub(super) fn name_enumerated(
@@ -52,15 +60,7 @@ impl<'a> Planner<'a> {
         draft: &mut Draft,
         waits: &mut Vec<Wait>,
     ) -> Result<(), Refusal> {
-        let kind_of = |role: &Role| match role {
-            Role::GetArray(kind @ (HandleKind::Function | HandleKind::Kernel), _) => Some(*kind),
-            _ => None,
-        };
-        let Some((param, kind)) =
-            call.api.params.iter().enumerate().find_map(|(number, param)| Some((number as u8, kind_of(&param.role)?)))
-        else {
-            return Ok(());
-        };
+        let Some((param, kind)) = self.traits[usize::from(call.api.id)].lists else { return Ok(()) };
         let (whole, by_name) = match kind {
             HandleKind::Function => (HandleKind::Module, "hipModuleGetFunction"),
             _ => (HandleKind::Library, "hipLibraryGetKernel"),

@@ -14,7 +14,19 @@ const CHANGES_PEER_ACCESS: [&str; 4] =
 impl Lowering {
     /// Nothing yet, with these empty facts to fill in.
     pub(crate) fn new(facts: Box<CallFacts>) -> Self {
-        Lowering { facts, ..Lowering::default() }
+        Lowering {
+            facts,
+            definitions: Vec::new(),
+            results: Vec::new(),
+            direct_results: Vec::new(),
+            stages: false,
+            used: Vec::new(),
+            placed: None,
+            names_stream: None,
+            told: None,
+            new_memory: None,
+            freed_on: None,
+        }
     }
 
     pub(super) fn note_memory(&mut self, allocation: &Allocation, access: Access) {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use hrr_format::record::{HostRows, Record, Section, SectionTag};
+use hrr_format::record::{HostRows, Section, SectionTag};
 
 use super::Planner;
 use super::address::Space;
@@ -69,18 +69,19 @@ impl GraphHost {
 
 /// The host memory of a graph's copies that a launch names: each with its section, and the one that tells how its rows lie.
 pub(crate) fn graph_host_sections<'r>(
-    record: &Record<'r>,
+    call: &Call<'r>,
     tag: SectionTag,
-) -> impl Iterator<Item = (Section<'r>, Option<HostRows>)> {
-    let sections: Vec<Section<'r>> = record.sections().map_while(Result::ok).collect();
-    let rows = |next: Option<&Section<'_>>| {
-        next.filter(|next| next.tag == SectionTag::GraphHostRows).and_then(|next| HostRows::read(next.payload))
-    };
-    (0..sections.len())
-        .filter(|&index| sections[index].tag == tag)
-        .map(|index| (sections[index], rows(sections.get(index + 1))))
-        .collect::<Vec<_>>()
-        .into_iter()
+) -> impl Iterator<Item = (Section<'r>, Option<HostRows>)> + use<'r> {
+    let has_any = call.tags.has(tag);
+    let mut sections = call.record.sections().map_while(Result::ok).peekable();
+    let rows = |next: &Section<'_>| (next.tag == SectionTag::GraphHostRows).then(|| HostRows::read(next.payload))?;
+    std::iter::from_fn(move || {
+        if !has_any {
+            return None;
+        }
+        let section = sections.find(|section| section.tag == tag)?;
+        Some((section, sections.peek().and_then(rows)))
+    })
 }
 
 /// The shape of so many bytes of contents; `None` where they cannot lie so.

@@ -1,6 +1,6 @@
 //! Kernel arguments: from the bytes at their recorded offsets to what a launch takes.
 
-use hrr_format::catalogue::{HandleKind, Role};
+use hrr_format::catalogue::Role;
 use hrr_format::code_object::{ArgKind, explicit_bytes};
 use hrr_format::kernel_table::Kernel;
 use hrr_format::record::{Presence, Section, SectionTag};
@@ -148,16 +148,12 @@ impl<'a> Planner<'a> {
 
     /// The function or host symbol that a launch names.
     fn launched(&self, call: &Call<'_>) -> Option<u32> {
-        call.api.params.iter().find_map(|param| {
-            let value = call.record.word(usize::from(param.word));
-            match param.role {
-                Role::Use(kind @ (HandleKind::Function | HandleKind::Kernel)) => {
-                    self.objects.handle(kind, value).map(|handle| handle.object)
-                }
-                Role::KernelSymbol => self.objects.symbols.get(&value).map(|symbol| symbol.object),
-                _ => None,
-            }
-        })
+        let (word, kind) = self.traits[usize::from(call.api.id)].names_function?;
+        let value = call.record.word(usize::from(word));
+        match kind {
+            Some(kind) => self.objects.handle(kind, value).map(|handle| handle.object),
+            None => self.objects.symbols.get(&value).map(|symbol| symbol.object),
+        }
     }
 
     /// Notes of which kernel a function or host symbol that a call makes is: of the one it names, or of the one whose

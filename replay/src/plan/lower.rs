@@ -1,7 +1,7 @@
 //! From a recorded call to an instruction: every argument by the role its parameter has.
 
 use hrr_format::catalogue::{Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs};
-use hrr_format::record::{Presence, Record, SectionTag};
+use hrr_format::record::{Presence, Record, SectionTag, SectionTags};
 
 use super::Planner;
 use super::address::Space;
@@ -26,6 +26,14 @@ pub(crate) struct Call<'a> {
     pub(crate) lane: u32,
     /// The device of the captured thread.
     pub(crate) device: i32,
+    /// Which sections the record has.
+    pub(crate) tags: SectionTags,
+}
+
+/// Whether an enqueue with these sections copies from or to memory of the host: if that is pageable, the runtime may wait for
+/// the device in the call itself.
+pub(super) fn copies_host_memory(tags: SectionTags) -> bool {
+    tags.has(SectionTag::BlobIn) || tags.has(SectionTag::BlobOut)
 }
 
 impl Call<'_> {
@@ -36,7 +44,7 @@ impl Call<'_> {
 }
 
 /// What laying out a call has brought together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lowering {
     pub(crate) facts: Box<CallFacts>,
     pub(crate) definitions: Vec<Definition>,
@@ -109,6 +117,10 @@ impl<'a> Planner<'a> {
         waits: &mut Vec<Wait>,
     ) -> Result<(), Refusal> {
         for (index, param) in call.api.params.iter().enumerate() {
+            // As recorded; most are.
+            if matches!(param.role, Role::Scalar) {
+                continue;
+            }
             let number = index as u8;
             let value = call.record.word(usize::from(param.word));
             match param.role {

@@ -171,7 +171,7 @@ impl<'a> Planner<'a> {
         let Some(first) = self.last_configuration(call.lane) else { return Ok(()) };
         for part in self.put_off[call.lane as usize].split_off(first) {
             let mut draft = Draft::new(chunk, part.record.word_count(), part.record.words());
-            let (mut lowering, mut before) = (Lowering::default(), Vec::new());
+            let (mut lowering, mut before) = (Lowering::new(Box::default()), Vec::new());
             self.lower_arguments(&part, chunk, &mut draft, &mut lowering, &mut before)?;
             draft.flags |= flag::AUXILIARY;
             let issue = Issue {

@@ -57,6 +57,10 @@ pub(super) enum Pending {
 impl<'a> Planner<'a> {
     /// Remembers the D2H results of a call until something makes them visible.
     pub(super) fn note_results(&mut self, call: &Call<'_>, lowering: &Lowering) -> Result<(), Refusal> {
+        let of_graph = call.tags.has(SectionTag::GraphHostOut);
+        if lowering.results.is_empty() && lowering.direct_results.is_empty() && !of_graph {
+            return Ok(());
+        }
         let unchecked = self.host.unchecked();
         let check = |blob: u64, live: usize, shape: Shape| Check {
             live,
@@ -94,7 +98,7 @@ impl<'a> Planner<'a> {
             let shape = Shape { lead_bytes: 0, tail_bytes: 0, ..shape };
             self.pending.insert(blob, Pending::InPlace { address, shape, check });
         }
-        for (section, rows) in graph_host_sections(&call.record, SectionTag::GraphHostOut) {
+        for (section, rows) in graph_host_sections(call, SectionTag::GraphHostOut) {
             let what = "the device-to-host result to validate against";
             if section.presence == Presence::Withheld {
                 return Err(Refusal::Withheld { what });
@@ -155,7 +159,14 @@ impl<'a> Planner<'a> {
                 let worker = self.assignment.worker_of[lane as usize] as usize;
                 let mut chunk = self.chunks[worker].take().unwrap_or_default();
                 let count = self.lanes[lane as usize].planned + 1;
-                let call = Call { api: &APIS[usize::from(check.api)], record, event, lane, device: -1 };
+                let call = Call {
+                    api: &APIS[usize::from(check.api)],
+                    record,
+                    event,
+                    lane,
+                    device: -1,
+                    tags: record.section_tags(),
+                };
                 // Behind the synchronising call, which another runner may still be in. The graph may be launched again, by
                 // any thread, once the program has seen the result.
                 let placeholder = self.edges.placeholder();

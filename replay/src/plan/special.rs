@@ -164,6 +164,10 @@ pub(crate) struct Traits {
     pub(crate) values: Values,
     /// It has its work record events, or wait for them, and is no call about events alone.
     pub(crate) gives_events: bool,
+    /// It lists functions or kernels, by the parameter with this number.
+    pub(crate) lists: Option<(u8, HandleKind)>,
+    /// By which word it names a function, kernel or host symbol, if any; the last: by which kind of handle.
+    pub(crate) names_function: Option<(u8, Option<HandleKind>)>,
 }
 
 impl Traits {
@@ -175,7 +179,14 @@ impl Traits {
             && api.param_with(|role| *role == Role::Use(HandleKind::Event)).is_some()
             && Special::of(api) == Special::None;
         let launches_kernel = super::annotate::launches_kernel(api);
-        Traits { launches_kernel, takes_callback, device_resources, gives_events, values: Values::of(api) }
+        let lists = super::enumeration::listed(api);
+        let names_function = api.params.iter().find_map(|param| match param.role {
+            Role::Use(kind @ (HandleKind::Function | HandleKind::Kernel)) => Some((param.word, Some(kind))),
+            Role::KernelSymbol => Some((param.word, None)),
+            _ => None,
+        });
+        let values = Values::of(api);
+        Traits { launches_kernel, takes_callback, device_resources, values, gives_events, lists, names_function }
     }
 }
 

@@ -74,7 +74,7 @@ impl<'a> Planner<'a> {
         // Calls met so far, and the number behind the last of them, by which ranges go.
         let (mut calls, mut next_event) = (0u64, 0u64);
         let mut last_event = vec![0u64; self.lanes.len()];
-        for Arrival { point, blocks_others, .. } in arrivals.by_ref() {
+        for Arrival { point, blocks_others, tags, .. } in arrivals.by_ref() {
             match point {
                 Point::Begin { event, lane, record } => {
                     let launches = self.annotations.counts_launches() && self.launches_kernel(&record);
@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
                         Position::Before | Position::Inside => {}
                     }
                     self.advance_regions(record.begin());
-                    self.begin(event, lane, record, blocks_others)?;
+                    self.begin(event, lane, record, blocks_others, tags)?;
                     last_event[lane as usize] = event;
                     next_event = next_event.max(event + 1);
                     calls += 1;
