@@ -5,8 +5,8 @@
 //! everything about the calls that were not handed off. A call that was handed off is done when some worker has waited for
 //! it: it keeps the positions at which workers did, and whoever knows that one of them was passed knows the call to be done.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::rc::Rc;
 
 use crate::instruction::Wait;
 
@@ -24,14 +24,14 @@ pub(crate) struct Point {
     /// Its position in the worker's sequence.
     position: u64,
     /// What the worker knew of the others when it issued the call.
-    clock: Option<Arc<Vec<u64>>>,
+    clock: Option<Rc<Vec<u64>>>,
     /// Where a call that was handed off has been waited for.
-    absorbed: Option<Arc<Absorbed>>,
+    absorbed: Option<Rc<Absorbed>>,
 }
 
-/// By worker: the first position whose waits included the call; `u64::MAX` = none yet. Only the planner's thread looks.
+/// By worker: the first position whose waits included the call; `u64::MAX` = none yet.
 #[derive(Debug)]
-struct Absorbed(Box<[AtomicU64]>);
+struct Absorbed(Box<[Cell<u64>]>);
 
 /// Most workers for which knowledge is passed on from worker to worker; it takes a vector of this length per wait. With
 /// more, waits that others imply are emitted all the same.
@@ -56,7 +56,7 @@ pub(crate) struct Knowledge {
     cursor: Vec<u64>,
     /// Per worker: positions of the others known to be passed. Shorter than the number of workers where nothing is known
     /// of the rest.
-    known: Vec<Arc<Vec<u64>>>,
+    known: Vec<Rc<Vec<u64>>>,
     /// The last call of each lane, if it was handed off.
     handed: Vec<Option<Point>>,
     issued: u64,
@@ -66,7 +66,7 @@ impl Knowledge {
     /// Nothing is known. Calls can only be handed off where lanes share workers, and then there is something to track.
     pub(crate) fn new(worker_of: Vec<u32>, tracking: Tracking) -> Self {
         let workers = worker_of.iter().max().map_or(0, |&last| last as usize + 1);
-        let nothing = Arc::new(Vec::new());
+        let nothing = Rc::new(Vec::new());
         Knowledge {
             tracking,
             cursor: vec![0; workers],
@@ -92,14 +92,14 @@ impl Knowledge {
         let worker = self.worker_of[lane as usize];
         self.issued += 1;
         let passed_on = self.tracking == Tracking::On && self.cursor.len() <= PASSED_ON;
-        let never = || Arc::new(Absorbed(self.cursor.iter().map(|_| AtomicU64::new(u64::MAX)).collect()));
+        let never = || Rc::new(Absorbed(self.cursor.iter().map(|_| Cell::new(u64::MAX)).collect()));
         let point = Point {
             lane,
             worker,
             count,
             number: self.issued,
             position: self.cursor[worker as usize],
-            clock: passed_on.then(|| Arc::clone(&self.known[worker as usize])),
+            clock: passed_on.then(|| Rc::clone(&self.known[worker as usize])),
             absorbed: handed_off.then(never),
         };
         if handed_off || self.handed[lane as usize].is_some() {
@@ -130,10 +130,9 @@ impl Knowledge {
         match &point.absorbed {
             _ if self.tracking == Tracking::Off => false,
             None => self.passed(worker, point.worker as usize) >= point.position,
-            // Relaxed: one thread.
             Some(absorbed) => {
                 let mut by_worker = absorbed.0.iter().enumerate();
-                by_worker.any(|(other, at)| self.passed(worker, other) >= at.load(Ordering::Relaxed))
+                by_worker.any(|(other, at)| self.passed(worker, other) >= at.get())
             }
         }
     }
@@ -145,7 +144,7 @@ impl Knowledge {
         let other = point.worker as usize;
         // Of its own worker's calls a sequence knows all that they knew.
         if other != worker {
-            let known = Arc::make_mut(&mut self.known[worker]);
+            let known = Rc::make_mut(&mut self.known[worker]);
             let clock = point.clock.as_deref().map_or(&[][..], Vec::as_slice);
             let len = clock.len().max(other + 1);
             if known.len() < len {
@@ -157,8 +156,9 @@ impl Knowledge {
             known[other] = known[other].max(point.position);
         }
         if let Some(absorbed) = &point.absorbed {
-            // Relaxed: one thread. The first position is the smallest.
-            absorbed.0[worker].fetch_min(self.cursor[worker], Ordering::Relaxed);
+            // The first position is the smallest.
+            let first = &absorbed.0[worker];
+            first.set(first.get().min(self.cursor[worker]));
         }
     }
 }
