@@ -1,7 +1,7 @@
 //! What the order of a replay costs: waits that are fulfilled, hand-overs between workers, captured threads that share a
 //! worker, and planning, against the targets of the ordering engine.
 //!
-//! usage: hrr-bench-ordering [EVENTS [edges|plan|replay [THREADS]]]   of archives with so many threads; all without
+//! usage: `hrr-bench-ordering [EVENTS [edges|plan|replay [THREADS]]]`: of archives with so many threads; of all without
 //!        hrr-bench-ordering chain ARCHIVE    how long the archive's order alone makes a replay, in calls
 //! Plans and replays synthetic archives on a runtime whose calls do nothing (`libhrr_null_hip.so`, beside this program).
 
