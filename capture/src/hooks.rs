@@ -18,7 +18,7 @@ use crate::sections::Transfers;
 use crate::small_stack::with_own_stack_or_stop;
 use crate::window::holders::{HolderHook, Kind as HolderKind};
 use crate::window::keep;
-use crate::{dlsym, inherited, runtime};
+use crate::{dlsym, inherited, recorder, runtime};
 
 pub(crate) use kinds::{AssembledHook, GraphHook, Hook, SharedHook};
 
@@ -357,7 +357,11 @@ impl HookCall<'_> {
                 Role::FreeHost | Role::Unpin => {
                     self.process.host_memory().inspect(|memory| memory.remove(address));
                     let len_bytes = allocations.remove(address).unwrap_or(1);
-                    self.process.pending().drop_overlapping(&Region::range(address, len_bytes));
+                    let region = Region::range(address, len_bytes);
+                    if let Some(writer) = self.process.blobs().filter(|_| recorder::runtime() == 0) {
+                        self.process.pending().before_free(&region, writer);
+                    }
+                    self.process.pending().drop_overlapping(&region);
                 }
                 _ => {}
             }

@@ -14,6 +14,7 @@ static BY_HANDLER: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
     fn __cxa_atexit(handler: unsafe extern "C" fn(*mut c_void), argument: *mut c_void, object: *mut c_void) -> c_int;
+    fn __cxa_at_quick_exit(handler: unsafe extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
 }
 
 /// Sees to it that the recording ends with the process. Called when the library is loaded.
@@ -25,6 +26,9 @@ pub(crate) fn arrange() {
         let registered = unsafe { __cxa_atexit(on_exit, std::ptr::null_mut(), std::ptr::null_mut()) } == 0;
         // Relaxed: read by the thread that ends the process, after its start.
         BY_HANDLER.store(registered, Ordering::Relaxed);
+        // `quick_exit` runs no destructors and none of the handlers above, but handlers of its own: again the oldest last.
+        // SAFETY: as above. Where there is no room for it, the archive stays as a killed process would leave it.
+        let _ = unsafe { __cxa_at_quick_exit(on_exit, std::ptr::null_mut()) };
     }
 }
 

@@ -55,6 +55,10 @@ real_calls! {
     fn event_create_with_flags = hipEventCreateWithFlags(event: *mut *mut c_void, flags: u32);
     /// `hipEventRecord`.
     fn event_record = hipEventRecord(event: *mut c_void, stream: *mut c_void);
+    /// `hipEventSynchronize`.
+    fn event_synchronize = hipEventSynchronize(event: *mut c_void);
+    /// `hipLaunchHostFunc`.
+    fn launch_host_func = hipLaunchHostFunc(stream: *mut c_void, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
     /// `hipEventQuery`.
     fn event_query = hipEventQuery(event: *mut c_void);
     /// `hipStreamGetCaptureInfo`.

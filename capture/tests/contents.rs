@@ -315,7 +315,8 @@ fn a_killed_recording_keeps_the_contents_that_were_written() {
             memset(big, i, sizeof big);
             hipMemcpy(d, big, sizeof big, hipMemcpyHostToDevice);
         }
-        usleep(200000);
+        /* Time enough for the writer on a machine with much else to do. */
+        usleep(2000000);
         raise(SIGKILL);
     }"#;
     let program = bench.program("killed", source, support::Linked::ToTheRuntime);

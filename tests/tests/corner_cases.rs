@@ -15,8 +15,9 @@ const THREADS: [&str; 3] = ["1", "2", "0"];
 const ORDERS: [&str; 2] = ["capture", "deps"];
 /// A replay that takes longer has deadlocked; the watchdog then says in what.
 const WATCHDOG_MS: &str = "20000";
-/// As long as the watchdog, and what it takes to tell.
-const LIMIT: Duration = Duration::from_secs(40);
+/// Many times the watchdog's, which ends what hangs: on a machine with much else to do each of thousands of hand-overs may take a time
+/// slice.
+const LIMIT: Duration = Duration::from_secs(240);
 
 fn recorded(case: &str) -> Recording {
     let mut workload = Workload::new("corner_cases", &[case]);
@@ -83,6 +84,8 @@ cases! {
     relaunched_graph
     freed_in_order
     seen_by_value
+    // What the copies to the device had read was in no archive.
+    bounced
 }
 
 /// Every way through each case of `tests/workloads/api_corners.cpp`.
@@ -157,45 +160,62 @@ fn calls_of(recording: &Recording, name: &str) -> usize {
 
 #[test]
 fn a_sync_that_another_threads_later_call_ends_does_not_hold_up_its_worker() {
-    let recording = recorded("released_by_another");
-    every_way(&recording);
-    expect_write_inside(&recording, "hipStreamSynchronize");
+    every_way(&recorded_with_writes_inside("released_by_another", "hipStreamSynchronize"));
 }
 
 #[test]
 fn an_asynchronous_copy_that_waits_for_another_threads_later_call_does_not_hold_up_its_worker() {
-    let recording = recorded("released_from_async_copy");
-    every_way(&recording);
-    expect_write_inside(&recording, "hipMemcpyAsync");
+    every_way(&recorded_with_writes_inside("released_from_async_copy", "hipMemcpyAsync"));
 }
 
 /// A replay issued the enqueue first, and asked for ever.
 #[test]
 fn a_stream_that_was_seen_idle_does_not_wait_for_what_another_thread_enqueued_meanwhile() {
     let workload = Workload::new("corner_cases", &["overlooked_enqueue"]);
-    let recording = record_with(&workload, Contents::Recorded, &[("MINIHIP_SLOW", "api:hipStreamQuery:20000us")]);
-    let archive = Archive::open(&recording.archive).expect("it was just recorded");
-    let spans = |name: &str| -> Vec<(u64, u64)> {
-        let records = archive.streams().iter().flat_map(|stream| stream.records());
-        records.filter(|r| archive.api(r.api()).name == name).map(|r| (r.begin(), r.end())).collect()
-    };
-    let (looks, enqueues) = (spans("hipStreamQuery"), spans("hipStreamWaitEvent"));
-    let inside = |&&(begin, end): &&(u64, u64)| looks.iter().any(|look| look.0 < begin && end < look.1);
-    let count = enqueues.iter().filter(inside).count();
-    assert!(count * 2 > enqueues.len(), "{count} of {} enqueues while the other thread asked", enqueues.len());
+    let slow = [("MINIHIP_SLOW", "api:hipStreamQuery:20000us")];
+    let recording = meeting(
+        || record_with(&workload, Contents::Recorded, &slow),
+        |recording| {
+            let (looks, enqueues) = (spans(recording, "hipStreamQuery"), spans(recording, "hipStreamWaitEvent"));
+            let inside = |&&(begin, end): &&(u64, u64)| looks.iter().any(|look| look.0 < begin && end < look.1);
+            enqueues.iter().filter(inside).count() * 2 > enqueues.len()
+        },
+    );
     every_way(&recording);
 }
 
-/// The write that lets a call go comes while that is under way, or the recording shows nothing.
-fn expect_write_inside(recording: &Recording, held: &str) {
+/// What the host had stored there was recorded of memory that kernels use only: a repetition began with the last one's values.
+#[test]
+fn values_in_host_memory_begin_as_the_host_left_them() {
+    let recording = recorded("host_values");
+    every_way(&recording);
+    Replay::of_recording(&recording).args(["--repeat", "4"]).limit(LIMIT).run().expect_pass();
+}
+
+/// Calls of a name, as ticks of entry and return.
+fn spans(recording: &Recording, name: &str) -> Vec<(u64, u64)> {
     let archive = Archive::open(&recording.archive).expect("it was just recorded");
-    let spans = |name: &str| -> Vec<(u64, u64)> {
-        let records = archive.streams().iter().flat_map(|stream| stream.records());
-        records.filter(|r| archive.api(r.api()).name == name).map(|r| (r.begin(), r.end())).collect()
-    };
-    let (held_spans, writes) = (spans(held), spans("hipStreamWriteValue32"));
-    let inside = |&(begin, _): &(u64, u64)| held_spans.iter().any(|span| span.0 < begin && begin < span.1);
-    assert!(writes.iter().any(inside), "no write was entered inside {held}");
+    let records = archive.streams().iter().flat_map(|stream| stream.records());
+    records.filter(|r| archive.api(r.api()).name == name).map(|r| (r.begin(), r.end())).collect()
+}
+
+/// A recording in which threads met as the test wants them to, or it shows nothing. The program brings that about by waiting for a
+/// while, which on a machine with much else to do is at times too short.
+fn meeting(record: impl Fn() -> Recording, met: impl Fn(&Recording) -> bool) -> Recording {
+    const TRIES: usize = 10;
+    (0..TRIES).map(|_| record()).find(met).unwrap_or_else(|| panic!("no meeting in {TRIES} recordings"))
+}
+
+/// The write that lets a call go comes while that is under way.
+fn recorded_with_writes_inside(case: &str, held: &str) -> Recording {
+    meeting(
+        || recorded(case),
+        |recording| {
+            let (held_spans, writes) = (spans(recording, held), spans(recording, "hipStreamWriteValue32"));
+            let inside = |&(begin, _): &(u64, u64)| held_spans.iter().any(|span| span.0 < begin && begin < span.1);
+            writes.iter().any(inside)
+        },
+    )
 }
 
 /// `hipStreamSynchronize(NULL)` waits for blocking streams: what it lets the program see was once never compared.

@@ -96,7 +96,7 @@ fn a_killed_process_leaves_its_last_calls_and_no_more_than_the_size() {
 #[test]
 fn a_hang_is_named_with_what_was_enqueued_last() {
     let scratch = Scratch::new("flight");
-    let path = fly(&scratch, &Workload::new("hang", &[]), Some(("waiting", Duration::from_millis(300))));
+    let path = fly(&scratch, &Workload::new("hang", &[]), Some(("waiting", Duration::from_secs(1))));
     open(&path);
     let info = info(&path);
     for expected in ["inside 1 call", "hipDeviceSynchronize", "last on stream 0x", "spin_until"] {

@@ -85,6 +85,8 @@ whole! {
     stacks_are_limited: "little_stack";
     main_returns_while_threads_are_in_calls: "leaves_busy";
     main_leaves_before_its_threads: "main_leaves";
+    // Formerly that was taken for a kill: contents that were on their way to the disk were lost.
+    the_program_leaves_by_quick_exit: "leaves_quickly";
 }
 
 /// A child that leaves by `_exit` ends no recording of its own; the others do.

@@ -27,7 +27,7 @@ const MOST_THREADS: usize = 6;
 const REPLAYS: u64 = 3;
 /// As in `corner_cases.rs`.
 const WATCHDOG_MS: &str = "30000";
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// Whether a replay kept its order, by its log.
 fn checked(archive: &Path, log: &Path) -> Finished {

@@ -11,8 +11,8 @@ use hrr_tests::recording::Scratch;
 use hrr_tests::replaying::Replay;
 
 /// A replay that takes longer waits for ever.
-const WATCHDOG_MS: &str = "4000";
-const LIMIT: Duration = Duration::from_secs(30);
+const WATCHDOG_MS: &str = "20000";
+const LIMIT: Duration = Duration::from_secs(240);
 
 const HELD: u64 = 0x5000_0010;
 const OTHER: u64 = 0x5000_0020;

@@ -40,7 +40,7 @@ fn what_a_killed_program_left_and_a_root_of_several() {
     with_clean_environment(&mut command);
     command.env("LD_LIBRARY_PATH", built::libraries());
     hrr_tests::recording::recorded(&mut command, &archive, Contents::Recorded);
-    run(&mut command, Duration::from_secs(2));
+    run(&mut command, Duration::from_secs(4));
     let told = info(&archive, &["--events"]);
     schema::expect("replay/schema/info.json", &told);
     assert!(told["last_work"].as_array().is_some_and(|work| !work.is_empty()), "the part is there");
@@ -51,7 +51,7 @@ fn what_a_killed_program_left_and_a_root_of_several() {
     assert!(copy.success());
     schema::expect("replay/schema/root.json", &info(&archive, &[]));
     let file = scratch.path().join("diagnosis.json");
-    let options = ["--sync-watchdog-ms", "500", "--triage", file.to_str().unwrap()];
+    let options = ["--sync-watchdog-ms", "800", "--triage", file.to_str().unwrap()];
     Replay::of(&process).args(options).run().run.expect_code(124);
     schema::expect("replay/schema/diagnosis.json", &serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap());
 }

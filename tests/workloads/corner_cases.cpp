@@ -749,6 +749,63 @@ void relaunched_graph() {
   CHECK(hipStreamDestroy(capture));
 }
 
+// Data goes from stream to stream and back by pinned memory that is written anew, and in the end given back, before the program has
+// waited for anything.
+void bounced() {
+  hipStream_t first = new_stream(), second = new_stream();
+  hipEvent_t there = new_event(), back = new_event();
+  DeviceWords data(n), other(n);
+  Words expected(n);
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), data.bytes(), hipHostMallocDefault));
+  host_iota(expected, 3);
+  LAUNCH(iota, blocks(), kThreads, 0, first, data, 3, n);
+  // The program is ahead of its streams.
+  LAUNCH(busy, blocks(), kThreads, 0, first, data, 20000, n);
+  host_busy(expected, 20000);
+  for (int r = 0; r < rounds; r++) {
+    CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, first));
+    CHECK(hipEventRecord(there, first));
+    CHECK(hipStreamWaitEvent(second, there, 0));
+    CHECK(hipMemcpyAsync(other, pinned, data.bytes(), hipMemcpyHostToDevice, second));
+    LAUNCH(mix, blocks(), kThreads, 0, second, other, factor_of(r, 1), 1, n);
+    host_mix(expected, factor_of(r, 1), 1);
+    CHECK(hipMemcpyAsync(pinned, other, data.bytes(), hipMemcpyDeviceToHost, second));
+    CHECK(hipEventRecord(back, second));
+    CHECK(hipStreamWaitEvent(first, back, 0));
+    CHECK(hipMemcpyAsync(data, pinned, data.bytes(), hipMemcpyHostToDevice, first));
+  }
+  CHECK(hipHostFree(pinned));
+  require_data(data, expected, first, "bounced");
+}
+
+// Streams wait for values in pinned memory, which the host had cleared and other streams write.
+void host_values() {
+  hipStream_t first = new_stream(), second = new_stream();
+  DeviceWords data(n);
+  Words expected(n);
+  uint32_t* values;
+  const size_t bytes = 1024 * sizeof(uint32_t);
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&values), bytes, hipHostMallocDefault));
+  for (size_t i = 0; i < bytes / sizeof(uint32_t); i++) values[i] = 0;
+  uint32_t *there = values, *back = values + 16;
+  host_iota(expected, 3);
+  LAUNCH(iota, blocks(), kThreads, 0, first, data, 3, n);
+  for (uint32_t r = 1; r <= uint32_t(rounds); r++) {
+    LAUNCH(busy, blocks(), kThreads, 0, first, data, 5000, n);
+    CHECK(hipStreamWriteValue32(first, there, r, 0));
+    CHECK(hipStreamWaitValue32(second, there, r, hipStreamWaitValueGte, 0xffffffffu));
+    LAUNCH(mix, blocks(), kThreads, 0, second, data, factor_of(r, 1), 1, n);
+    CHECK(hipStreamWriteValue32(second, back, r, 0));
+    CHECK(hipStreamWaitValue32(first, back, r, hipStreamWaitValueGte, 0xffffffffu));
+    host_busy(expected, 5000);
+    host_mix(expected, factor_of(r, 1), 1);
+  }
+  require_data(data, expected, first, "ordered by values in host memory");
+  CHECK(hipDeviceSynchronize());
+  CHECK(hipHostFree(values));
+}
+
 // Memory from hipMalloc is given back in a stream's order, behind a long kernel, and given out again at the same address once
 // the stream has come so far; nothing in the program says when that is.
 void freed_in_order() {
@@ -801,6 +858,8 @@ const std::map<std::string, std::function<void()>> cases = {
     {"null_stream_waits", null_stream_waits},
     {"relaunched_graph", relaunched_graph},
     {"freed_in_order", freed_in_order},
+    {"bounced", bounced},
+    {"host_values", host_values},
 };
 
 }  // namespace

@@ -62,6 +62,8 @@ void run(int t) {
   CHECK(hipEventDestroy(event));
   EXPECT_SOME_ERROR(hipEventRecord(nullptr, nullptr));
   EXPECT_SOME_ERROR(hipStreamDestroy(nullptr));
+  EXPECT_SOME_ERROR(hipStreamAddCallback(nullptr, nullptr, nullptr, 0));
+  EXPECT_SOME_ERROR(hipLaunchHostFunc(nullptr, nullptr, nullptr));
 
   hipModule_t module;
   EXPECT_ERROR(hipModuleLoad(&module, "/nonexistent/kernels.hipfb"), hipErrorFileNotFound);

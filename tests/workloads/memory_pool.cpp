@@ -20,6 +20,11 @@ int main(int argc, char** argv) {
   CHECK(hipMemPoolGetAttribute(pool, hipMemPoolAttrReleaseThreshold, &read_back));
   REQUIRE(read_back == threshold_bytes, "the release threshold is %llu", static_cast<unsigned long long>(read_back));
 
+  // Memory of no bytes is given out without an address.
+  void* none = pool;
+  CHECK(hipMalloc(&none, 0));
+  REQUIRE(none == nullptr, "memory of no bytes lies at %p", none);
+
   hipStream_t streams[2];
   hipEvent_t used;
   for (hipStream_t& stream : streams) CHECK(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));

@@ -32,6 +32,8 @@ void device_memory() {
   REQUIRE(size >= kBytes, "size %zu", size);
   hipPointerAttribute_t attributes;
   CHECK(hipPointerGetAttributes(&attributes, p));
+  // Frameworks ask about any pointer to find out whose it is: of memory that HIP was never told of, too.
+  CHECK(hipPointerGetAttributes(&attributes, &size));
   CHECK(hipFree(p));
   for (unsigned flags : {0u, 1u, 3u}) {
     CHECK(hipExtMallocWithFlags(&p, kBytes, flags));

@@ -9,6 +9,7 @@
 //! * [`copy_structs`]: copies described by a struct
 //! * [`region`]: the host side of a copy
 //! * [`pending_results`]: results that the program cannot have seen yet
+//! * [`overwritten`]: what copies read of them where they are written over
 //! * [`event_order`]: which copies an event stands behind
 //! * [`graph_copies`]: host memory that launched graphs read and write
 //! * [`host_memory`]: host memory that devices use directly
@@ -20,6 +21,7 @@ pub(crate) mod event_order;
 pub(crate) mod graph_copies;
 pub(crate) mod host_memory;
 pub(crate) mod memory;
+mod overwritten;
 pub(crate) mod pending_results;
 pub(crate) mod pool;
 pub(crate) mod region;

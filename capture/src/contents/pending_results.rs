@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::blob_writer::BlobWriter;
 use super::event_order::EventOrder;
 use super::memory::Trust;
+use super::overwritten::{self, Reader};
 use super::pool::Buffer;
 use super::region::Region;
 use crate::runtime::{self, LastError, NOT_READY};
@@ -160,15 +161,6 @@ struct Pending {
     readers: Vec<Reader>,
 }
 
-/// A copy that reads host memory which a result has yet to be written to.
-#[derive(Debug)]
-struct Reader {
-    /// Blob number of what it reads.
-    number: u64,
-    region: Region,
-    trust: Trust,
-}
-
 /// What is known of whether the runtime counts `hipErrorNotReady` as an error.
 mod not_ready {
     pub(super) const UNKNOWN: u8 = 0;
@@ -263,6 +255,41 @@ impl PendingResults {
         true
     }
 
+    /// A call is about to have a stream write this memory: copies that read an earlier result there may not have been seen yet.
+    pub(crate) fn before_overwrite(&self, region: &Region, stream: u64, writer: &'static BlobWriter) {
+        if any() {
+            overwritten::store_in_order(self.take_readers(region).1, stream, writer);
+        }
+    }
+
+    /// The program is about to give this memory back, which waits for those that use it.
+    pub(crate) fn before_free(&self, region: &Region, writer: &BlobWriter) {
+        if !any() {
+            return;
+        }
+        let (events, readers) = self.take_readers(region);
+        let _last_error = LastError::keep();
+        for event in events {
+            // SAFETY: the event is capture's own.
+            unsafe { runtime::event_synchronize(event as *mut _) };
+        }
+        for reader in readers {
+            // SAFETY: the memory has not been given back yet, and is as it was when its result was there.
+            unsafe { reader.store(writer) };
+        }
+    }
+
+    /// Copies that read this memory and wait for what they read, and the events of the results that they wait for.
+    fn take_readers(&self, region: &Region) -> (Vec<u64>, Vec<Reader>) {
+        let (mut events, mut readers) = (Vec::new(), Vec::new());
+        for pending in &mut self.state().pending {
+            let before = readers.len();
+            readers.extend(pending.readers.extract_if(.., |reader| reader.region.overlaps(region)));
+            events.extend((readers.len() > before).then_some(pending.event));
+        }
+        (events, readers)
+    }
+
     /// Whether a result is still to be written to this memory, or to be seen there.
     pub(crate) fn overlaps(&self, region: &Region) -> bool {
         any() && self.state().pending.iter().any(|pending| pending.result.region.overlaps(region))
@@ -345,8 +372,8 @@ impl PendingResults {
             let visible = direct || (complete && pending.sequence <= before && behind);
             if complete {
                 for reader in pending.readers.drain(..) {
-                    // SAFETY: as for the result itself, below. Memory that cannot be read leaves the number without contents.
-                    unsafe { writer.add(writer.blobs, reader.number, &reader.region, reader.trust) };
+                    // SAFETY: as for the result itself, below.
+                    unsafe { reader.store(writer) };
                 }
             }
             let HostResult { number, region, trust } = pending.result;

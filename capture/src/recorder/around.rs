@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use hrr_format::catalogue::{Effect, Role};
+use hrr_format::catalogue::{Access, Effect, Role};
 use hrr_format::record::{HEADER_BYTES, marker, offset};
 
 use super::records::{reserve, write_head};
@@ -125,13 +125,14 @@ pub(super) unsafe fn before_wait(stream: &ThreadStream, plan: &'static Plan, wor
     }
 }
 
-/// Records what the host stored in memory that a launch, or a fill, is given addresses in, or that it becomes part of a graph.
-/// `draft` has a launch's arguments.
+/// Records what the host stored in memory that a launch, a fill, or a wait for a value is given addresses in, or that it becomes part
+/// of a graph. `draft` has a launch's arguments.
 #[cold]
 pub(super) unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, words: &[u64], draft: Option<&Draft>) {
     let is_device = |role: &Role| matches!(role, Role::Device(..));
     let enqueues = matches!(plan.api.effect, Effect::Enqueue | Effect::BlockCopy);
-    if draft.is_none() && !(enqueues && plan.api.param_with(is_device).is_some()) {
+    let value = if enqueues { value_of(plan, words) } else { None };
+    if draft.is_none() && value.is_none() && !(enqueues && plan.api.param_with(is_device).is_some()) {
         return;
     }
     let _unnoticed = Unnoticed::new();
@@ -148,13 +149,19 @@ pub(super) unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, w
                 transfers.addresses.extend(addresses.filter(|&address| host_memory::may_hold(address)));
             }
         }
-        if transfers.addresses.is_empty() && draft.is_none() {
+        match value.filter(|&(address, _)| host_memory::may_hold(address)) {
+            Some((address, Access::Read)) => in_call.looked_at.push(address),
+            Some((address, _)) => transfers.addresses.push(address),
+            None => {}
+        }
+        if transfers.addresses.is_empty() && in_call.looked_at.is_empty() && draft.is_none() {
             return;
         }
         let process = process::current();
         let hip_stream = HookCall { process, plan, words }.stream();
         let capture = if graph_copies::capturing() { runtime::capture_of(hip_stream) } else { None };
         if let Some(capture) = capture {
+            in_call.looked_at.clear();
             let nodes: Vec<GraphCopy> = transfers.addresses.iter().map(|&address| GraphCopy::direct(address)).collect();
             process.graphs().capture(capture, &nodes);
         } else {
@@ -165,6 +172,16 @@ pub(super) unsafe fn before_launch(stream: &ThreadStream, plan: &'static Plan, w
     if done.is_err() {
         process::stop(format_args!("an internal error occurred before {}", plan.api.name));
     }
+}
+
+/// The address of the value that a stream is to wait for, or to write.
+fn value_of(plan: &Plan, words: &[u64]) -> Option<(u64, Access)> {
+    let is_value = ["hipStreamWaitValue", "hipStreamWriteValue"].iter().any(|name| plan.api.name.starts_with(name));
+    let mut params = plan.api.params.iter().filter(|_| is_value);
+    params.find_map(|param| match param.role {
+        Role::Any(access, _) => Some((words[usize::from(param.word)], access)),
+        _ => None,
+    })
 }
 
 /// Records what the host stored in memory whose addresses the call's work is given.

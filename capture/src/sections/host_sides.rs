@@ -13,6 +13,7 @@ use crate::contents::pending_results::HostResult;
 use crate::contents::region::Region;
 use crate::hooks;
 use crate::launch;
+use crate::recorder;
 
 impl Drafting<'_> {
     /// One side of a copy: recorded if it is host memory.
@@ -149,6 +150,10 @@ impl Drafting<'_> {
         let Some(writer) = self.call.process.blobs() else {
             return (Presence::Withheld, BlobRef { number: BlobRef::WITHHELD, size_bytes: len_bytes });
         };
+        if recorder::runtime() == 0 {
+            let stream = self.transfers.stream.unwrap_or_else(|| self.call.stream());
+            self.call.process.pending().before_overwrite(&region, stream, writer);
+        }
         let number = writer.blobs.next_number();
         let trust = self.trust(&region);
         self.transfers.results.push(HostResult { number, region, trust });

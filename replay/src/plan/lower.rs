@@ -137,6 +137,8 @@ impl<'a> Planner<'a> {
                     draft.set(param.word, u64::from(live as u32));
                 }
                 Role::Opaque | Role::UserData => draft.set(param.word, 0),
+                // None at all is refused now as it was.
+                Role::Callback if value == 0 => {}
                 Role::Callback => draft.set(param.word, super::special::callback_address(call.api)),
                 Role::Use(HandleKind::Stream) => {
                     self.lower_stream(call, chunk, draft, lowering, param.word, value, waits)?;

@@ -11,6 +11,9 @@ use super::lower::{Call, Lowering, RecordInputs};
 use crate::slots::Slot;
 use crate::stage::{HostKind, Shape};
 
+/// Ordinary memory, which HIP was never told of.
+static UNKNOWN_TO_HIP: u64 = 0;
+
 impl<'a> Planner<'a> {
     /// Slot and offset of a device address; `None` where the call failed at capture over an address that was nothing.
     pub(super) fn live_address(
@@ -91,7 +94,12 @@ impl<'a> Planner<'a> {
         // Host memory without contents of its own: a copy captured into a graph, whose contents come with each launch.
         let len_bytes = self.size_of(call, size).unwrap_or(0);
         if len_bytes == 0 && matches!(param.role, Role::Any(..)) && size == Size::Unknown {
-            return Err(Refusal::Address { address: value, param: param.name });
+            if access.writes() {
+                return Err(Refusal::Address { address: value, param: param.name });
+            }
+            // A question about memory that the runtime knows nothing of, as programs ask to find out whose a pointer is.
+            draft.set(param.word, (&raw const UNKNOWN_TO_HIP) as u64);
+            return Ok(());
         }
         let place = self.shadow(value, len_bytes)?;
         draft.set(param.word, place as u64);

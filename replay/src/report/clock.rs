@@ -118,10 +118,15 @@ mod tests {
     #[test]
     fn a_pause_is_as_long_as_the_systems_clock_says() {
         let clock = Clock::get();
-        let (began, from) = (Instant::now(), clock.now());
-        std::thread::sleep(Duration::from_millis(30));
-        let (measured, expected) = (clock.ns_between(from, clock.now()) as f64, began.elapsed().as_nanos() as f64);
-        assert!((measured / expected - 1.0).abs() < 0.01, "{measured} is not {expected}");
+        let ratio = || {
+            let (began, from) = (Instant::now(), clock.now());
+            std::thread::sleep(Duration::from_millis(30));
+            let (measured, expected) = (clock.ns_between(from, clock.now()) as f64, began.elapsed().as_nanos() as f64);
+            measured / expected
+        };
+        // The two clocks are read one after the other, and on a busy machine the thread may be held up in between.
+        let ratios: Vec<f64> = (0..5).map(|_| ratio()).collect();
+        assert!(ratios.iter().any(|ratio| (ratio - 1.0).abs() < 0.01), "{ratios:?}");
         let ticks = clock.to_ticks(1_000_000);
         assert!(clock.to_ns(ticks).abs_diff(1_000_000) < 10);
         assert_eq!(clock.ns_between(5, 3), 0);

@@ -121,6 +121,8 @@ pub(crate) struct Awaited {
 pub(crate) struct InCall {
     /// Addresses that the call's work is given, beyond those in its words.
     pub(crate) addresses: Vec<u64>,
+    /// Addresses of values that the call's work waits for: what it reads there it changes nothing of.
+    pub(crate) looked_at: Vec<u64>,
     reached: Vec<Reached>,
     awaited: Vec<Awaited>,
 }
@@ -300,6 +302,13 @@ impl HostMemory {
         for address in in_call.addresses.drain(..) {
             if let Some((tracked, offset)) = self.find(address) {
                 reach(tracked, offset);
+            }
+        }
+        for address in in_call.looked_at.drain(..) {
+            if let Some((tracked, _)) = self.find(address)
+                && !reached.iter().any(|(known, _)| Arc::ptr_eq(known, &tracked))
+            {
+                reached.push((tracked, Vec::new()));
             }
         }
         if self.settings.scope == Scope::All {

@@ -72,11 +72,13 @@ pub(super) fn call(event: &Event<'_>, layout: &'static Layout) -> Call {
 
 /// What an output parameter pointed to after the call.
 fn pointee(call: &mut Call, number: u8, value: u64) {
-    if value == 0 {
+    let role = call.api.params[usize::from(number)].role;
+    // Memory of no bytes has no address; had there been no place for one, the call would have failed.
+    let is_of_no_bytes = call.ret == 0 && matches!(role, Role::NewDevice(_) | Role::NewHost(_) | Role::NewManaged(_));
+    if value == 0 && !is_of_no_bytes {
         return;
     }
     call.set(number, SOME_POINTER);
-    let role = call.api.params[usize::from(number)].role;
     let is_told = matches!(
         role,
         Role::Create(_)
