@@ -157,6 +157,10 @@ fn details(archive: &Archive, state: State) -> String {
         State::Incomplete if !being_recorded(archive.path()).is_empty() => {
             format!("{counts} so far; process {} is still recording it", manifest.pid)
         }
+        State::Incomplete if manifest.stopped.is_some() => format!(
+            "{counts}; the recording stopped before the process ended: {}; hrr-playback {path} --info says what is there",
+            manifest.stopped.as_deref().unwrap_or_default()
+        ),
         State::Incomplete => format!(
             "{counts}; the process did not end by itself, or still runs; hrr-playback {path} --info names what was in flight"
         ),

@@ -1,10 +1,11 @@
 //! The environment that puts the recorder into a program.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::program::{Obstacle, Program};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// File name of the recorder.
 const LIBRARY: &str = "libhrr_capture.so";
@@ -39,6 +40,11 @@ pub(crate) enum InterceptionError {
     /// The recorder would not begin, or would use something else than what was asked for.
     #[error("{0}")]
     Setting(String),
+    /// Something in the output's name looks like a pattern and is none.
+    #[error(
+        "--output: {0}; there are %pid%, %hostname%, %rank% and %env{{NAME}}%, and a name without % is taken as it is"
+    )]
+    OutputPattern(String),
     /// The output has no name.
     #[error("--output: the directory's name is empty")]
     OutputEmpty,
@@ -96,6 +102,11 @@ impl Interception {
         let interception = Interception { variables, removed };
         interception.check()?;
         Ok(interception)
+    }
+
+    /// Refuses a name of the archive with a pattern that would stay in it as it is.
+    pub(crate) fn check_pattern(output: &OsStr) -> Result<(), InterceptionError> {
+        settings::unknown_pattern(output.as_bytes()).map_or(Ok(()), |what| Err(InterceptionError::OutputPattern(what)))
     }
 
     /// Reads the settings as the recorder will, while whoever gave them can still be told.
