@@ -82,11 +82,11 @@ pub enum RunError {
         output: String,
     },
     /// What an archive has of times cannot be read.
-    #[error("{}: its recorded times cannot be read:\n{output}", archive.display())]
+    #[error("{}: its recorded times cannot be read: {output}", archive.display())]
     Recorded {
         /// The archive.
         archive: PathBuf,
-        /// What the replayer said.
+        /// The last line that the replayer said.
         output: String,
     },
     /// Another runtime was loaded than the one asked for.
@@ -246,7 +246,7 @@ pub fn recorded(playback: &Path, archive: &Path) -> Result<RunReport, RunError> 
     command.arg(archive).args(["--info", "--report"]).arg(&file);
     let output = command.output().map_err(|source| RunError::Start { path: playback.to_owned(), source })?;
     if !output.status.success() {
-        let output = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        let output = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
         return Err(RunError::Recorded { archive: archive.to_owned(), output });
     }
     Ok(RunReport::read(&file)?)

@@ -408,6 +408,18 @@ fn what_stands_in_the_wrong_place_is_told() {
         refused.expect_code(code);
         assert!(verdict(&refused).contains(wanted) && refused.stderr.lines().count() == 1, "{refused}");
     }
+    // Formerly the program ran unrecorded with these.
+    let file = scratch.path().join("a-file");
+    std::fs::write(&file, "x").unwrap();
+    for (arguments, wanted) in [
+        (["--library", text(&file)], "a-file: it is no shared library; give the path of libhrr_capture.so"),
+        (["--library", text(scratch.path())], "Is a directory (os error 21); give the path of libhrr_capture.so"),
+        (["-o", text(&file)], "a-file: something else than a directory is there; give -o another name"),
+    ] {
+        let refused = launch(&scratch, &[&arguments[..], &["--", "touch", "ran"]].concat());
+        refused.expect_code(125);
+        assert!(refused.stderr.contains(wanted) && !scratch.path().join("ran").exists(), "{refused}");
+    }
     for arguments in [&["--no-such-option"][..], &[], &["check"]] {
         let refused = launch(&scratch, arguments);
         refused.expect_code(125);

@@ -1,6 +1,7 @@
 //! The environment that puts the recorder into a program.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub(crate) enum InterceptionError {
         places: String,
     },
     /// The library that was named is not there.
-    #[error("--library {}: {reason}", path.display())]
+    #[error("--library {}: {reason}; give the path of {LIBRARY}", path.display())]
     LibraryUnreadable {
         /// What was named.
         path: PathBuf,
@@ -45,8 +46,14 @@ pub(crate) enum InterceptionError {
         "--output: {0}; there are %pid%, %hostname%, %rank% and %env{{NAME}}%, and a name without % is taken as it is"
     )]
     OutputPattern(String),
+    /// The output is there and no directory.
+    #[error("--output {}: something else than a directory is there; give -o another name", path.display())]
+    OutputNoDirectory {
+        /// The output.
+        path: PathBuf,
+    },
     /// The output has no name.
-    #[error("--output: the directory's name is empty")]
+    #[error("--output: the directory's name is empty; give -o DIR, or leave it out")]
     OutputEmpty,
 }
 
@@ -70,12 +77,23 @@ impl Interception {
             return Err(InterceptionError::OutputEmpty);
         }
         let library = match library {
-            Some(path) => std::fs::canonicalize(path)
-                .map_err(|reason| InterceptionError::LibraryUnreadable { path: path.to_owned(), reason })?,
+            Some(path) => {
+                let unreadable = |reason| InterceptionError::LibraryUnreadable { path: path.to_owned(), reason };
+                let found = std::fs::canonicalize(path).map_err(unreadable)?;
+                // The loader would pass over anything else, and the program run unrecorded.
+                if !is_elf(&found).map_err(unreadable)? {
+                    return Err(unreadable(std::io::Error::other("it is no shared library")));
+                }
+                found
+            }
             None => find_library()?,
         };
         if library.to_string_lossy().contains([' ', ':', '\t', '\n']) {
             return Err(InterceptionError::LibraryPath { path: library });
+        }
+        // What a pattern stands for is known in the program only.
+        if !output.as_bytes().contains(&b'%') && Path::new(output).metadata().is_ok_and(|there| !there.is_dir()) {
+            return Err(InterceptionError::OutputNoDirectory { path: output.into() });
         }
         let output = std::path::absolute(output).map_or_else(|_| output.to_owned(), PathBuf::into_os_string);
         let mut variables =
@@ -140,6 +158,13 @@ impl Interception {
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
+}
+
+/// Whether a file begins as programs and shared libraries do.
+fn is_elf(path: &Path) -> std::io::Result<bool> {
+    let mut first = Vec::new();
+    std::fs::File::open(path)?.take(4).read_to_end(&mut first)?;
+    Ok(first == b"\x7fELF")
 }
 
 /// The recorder first, then what the user preloads.
