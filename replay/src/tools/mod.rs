@@ -70,7 +70,7 @@ pub fn run_repair(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
 /// # Errors
 /// [`ToolError`].
 pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> {
-    tell_being_recorded(path, "what it records from now on is not looked at", out)?;
+    let is_under_way = tell_being_recorded(path, "what it records from now on is not looked at", out)?;
     let mut state = State::Good;
     let packed = verify_packed(path).err().map(|error| error.to_string());
     if let Some(error) = &packed {
@@ -95,7 +95,8 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
             printable(&name)
         )?;
         if *lost > 0 {
-            writeln!(out, "[HRR]   {lost} references to contents that were lost with the process")?;
+            let what = if is_under_way { "are not stored yet" } else { "were lost with the process" };
+            writeln!(out, "[HRR]   {lost} references to contents that {what}")?;
         }
         for fault in faults.iter().take(FAULTS_SHOWN) {
             writeln!(out, "[HRR]   {}", printable(fault))?;
@@ -111,15 +112,16 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
     Ok(state)
 }
 
-/// Says of each process that still records to the archive what comes of it.
+/// Says of each process that still records to the archive what comes of it, and whether there is one.
 ///
 /// # Errors
 /// Of the output.
-pub(crate) fn tell_being_recorded(archive: &Path, outcome: &str, out: &mut dyn Write) -> io::Result<()> {
-    for pid in being_recorded(archive) {
+pub(crate) fn tell_being_recorded(archive: &Path, outcome: &str, out: &mut dyn Write) -> io::Result<bool> {
+    let pids = being_recorded(archive);
+    for pid in &pids {
         writeln!(out, "[HRR] warning: process {pid} is still recording it: {outcome}")?;
     }
-    Ok(())
+    Ok(!pids.is_empty())
 }
 
 /// Packs an archive into one file.

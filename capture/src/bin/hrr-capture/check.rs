@@ -136,8 +136,12 @@ fn check_process(archive: &Archive, text: &mut String) -> bool {
         *text += &format!("  and {more} more: hrr-playback {} --verify\n", quoted(archive.path()));
     }
     if report.lost > 0 {
-        *text +=
-            &format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost);
+        *text += &match being_recorded(archive.path()).is_empty() {
+            true => {
+                format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost)
+            }
+            false => format!("  {} contents that calls refer to are not stored yet\n", report.lost),
+        };
     }
     state.is_good() && is_there && report.lost == 0
 }
