@@ -1,7 +1,7 @@
 //! `hrr-perf compare` as a user runs it.
 
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use hrr_perf::report::{RunReport, SCHEMA_VERSION};
 
