@@ -17,7 +17,7 @@ static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::La
 
 /// Measures what recording and replaying cost, each row against a baseline of the same run.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 120)]
+#[command(name = "hrr-bench", version, max_term_width = 120)]
 struct Arguments {
     /// Fewer repetitions and fewer calls: whether it works, not what it costs.
     #[arg(long)]
@@ -37,12 +37,24 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let failed = |message: &str, code: u8| {
+        eprintln!("bench: {message}");
+        ExitCode::from(code)
+    };
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => match hrr_cli::refusal(&error, "hrr-bench") {
+            Some(refusal) => return failed(&refusal, 2),
+            None => {
+                // Where help cannot be printed, nobody reads it.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+        },
+    };
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("bench: {message}");
-            ExitCode::from(1)
-        }
+        Err(message) => failed(&message, 1),
     }
 }
 
@@ -50,6 +62,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(unknown) = arguments.only.iter().find(|name| GROUPS.iter().all(|group| group.name != **name)) {
         let known: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
         return Err(format!("there is no group '{unknown}'; there are {}", known.join(", ")));
+    }
+    if let Some(path) = &arguments.json {
+        // Told before what takes many minutes.
+        hrr_cli::expect_writable(path).map_err(|error| error.to_string())?;
     }
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let built = Built::find(&arguments.out, program.parent().unwrap_or(&program))?;
@@ -83,7 +99,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(path) = &arguments.json {
         let report = serde_json::json!({ "machine": machine(), "repetitions": repetitions, "rows": rows });
         let bytes = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
-        std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(path, bytes).map_err(|error| hrr_cli::Unwritable::at(path)(error).to_string())?;
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", "))) }
 }
@@ -95,4 +111,19 @@ fn machine() -> String {
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{cores} cores of {}, Linux {}", name.unwrap_or("an unknown processor"), kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Formerly it gave the name of its crate.
+    #[test]
+    fn the_program_tells_its_version_by_its_own_name() {
+        let version = Arguments::try_parse_from(["hrr-bench", "--version"]).unwrap_err().to_string();
+        assert_eq!(version, format!("hrr-bench {}\n", env!("CARGO_PKG_VERSION")));
+        assert_eq!(Arguments::command().get_name(), "hrr-bench");
+    }
 }

@@ -2,6 +2,7 @@
 //! worker, and planning, against the targets of the ordering engine.
 //!
 //! usage: `hrr-bench-ordering [EVENTS [edges|plan|replay [THREADS]]]`: of archives with so many threads; of all without
+//!        hrr-bench-ordering --version
 //!        hrr-bench-ordering chain ARCHIVE    how long the archive's order alone makes a replay, in calls
 //! Plans and replays synthetic archives on a runtime whose calls do nothing (`libhrr_null_hip.so`, beside this program).
 
@@ -24,7 +25,11 @@ static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::La
 fn main() -> Result<(), Box<dyn Error>> {
     let events = match std::env::args().nth(1) {
         Some(text) if text == "chain" => return chain(std::env::args().nth(2).as_deref()),
-        Some(text) => text.parse()?,
+        Some(text) if text == "--version" || text == "-V" => {
+            println!("hrr-bench-ordering {}", env!("CARGO_PKG_VERSION"));
+            return Ok(());
+        }
+        Some(text) => text.parse().map_err(|_| format!("{text}: give a number of events, or chain ARCHIVE"))?,
         None => 500_000,
     };
     let part = std::env::args().nth(2);

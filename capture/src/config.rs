@@ -80,6 +80,12 @@ fn decide(privileged: bool, variable: &dyn Fn(&CStr) -> Option<OsString>) -> Req
         let what = format!("the rank {} is no number", text.to_string_lossy());
         doubts.push(Doubt { what, instead: "the manifest names none".to_owned() });
     }
+    if let Some(what) = settings::unknown_pattern(output.as_bytes()) {
+        doubts.push(Doubt {
+            what: format!("HIP_HRR_CAPTURE_OUTPUT: {what}"),
+            instead: "it stays in the name".to_owned(),
+        });
+    }
     let host_snapshots = host_snapshots.filter(|_| contents == ContentsMode::Contents);
     let root = PathBuf::from(expand(&output, variable));
     let root = std::path::absolute(&root).unwrap_or(root);
@@ -241,6 +247,17 @@ mod tests {
             ]),
             None
         );
+    }
+
+    /// Formerly such a name was used in silence.
+    #[test]
+    fn a_pattern_that_is_none_stays_in_the_name_and_is_told() {
+        let Request::Record(config) = decide(false, &with(&[("HIP_HRR_CAPTURE_OUTPUT", "/x/%foo%-%rank%")])) else {
+            panic!("it is recorded")
+        };
+        assert_eq!(config.root, PathBuf::from("/x/%foo%-0"));
+        let told: Vec<String> = config.doubts.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["HIP_HRR_CAPTURE_OUTPUT: %foo% is no pattern: it stays in the name"]);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) fn write(process: &Process, completeness: Completeness) -> io::Result
         pid: u64::from(pid),
         parent_pid: u64::from(parent_pid),
         complete: completeness == Completeness::Complete,
+        stopped: process.stopped().map(str::to_owned),
         contents: process.config().contents,
         event_count: if completeness == Completeness::Begun { 0 } else { process.event_count() },
         blob_count: process.blobs().map_or(0, |writer| writer.blobs.numbers()),

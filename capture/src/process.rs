@@ -11,7 +11,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::alive::Alive;
 use crate::clock::Origin;
@@ -126,6 +126,8 @@ pub(crate) struct Process {
     threads_gone: AtomicU32,
     /// Longest record in bytes.
     longest_record_bytes: usize,
+    /// Why the recording ended before the process.
+    stopped: OnceLock<String>,
 }
 
 impl Process {
@@ -195,6 +197,11 @@ impl Process {
     #[inline(always)]
     pub(crate) fn host_memory(&self) -> Option<&HostMemory> {
         self.host_memory.as_ref()
+    }
+
+    /// Why the recording ended before the process, where it did.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
     }
 
     /// The stores of contents; `None` where contents are withheld. Whoever would hash, copy or keep contents asks here.

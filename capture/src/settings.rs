@@ -112,6 +112,37 @@ impl fmt::Display for Doubt {
     }
 }
 
+/// What in the name of an archive looks like a pattern and is none, and stays in it as it is: an unknown word between two `%`, or
+/// a known one that is not closed. A `%` of any other kind is a part of the name.
+pub(crate) fn unknown_pattern(output: &[u8]) -> Option<String> {
+    let mut rest = output;
+    while let Some(start) = rest.iter().position(|&byte| byte == b'%') {
+        let body = &rest[start + 1..];
+        let end = body.iter().position(|&byte| byte == b'%');
+        let word = &body[..end.unwrap_or(body.len())];
+        let is_variable = word.strip_prefix(b"env{").and_then(|word| word.strip_suffix(b"}"));
+        let is_known =
+            matches!(word, b"pid" | b"hostname" | b"rank") || is_variable.is_some_and(|name| !name.is_empty());
+        if let (Some(end), true) = (end, is_known) {
+            rest = &body[end + 1..];
+            continue;
+        }
+        let shown = || String::from_utf8_lossy(word);
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_{}".contains(byte);
+        let is_unclosed = word.starts_with(b"env{") || matches!(word, b"pid" | b"hostname" | b"rank");
+        match end {
+            None if is_unclosed => return Some(format!("%{} is not closed by a %", shown())),
+            Some(_) if word.first().is_some_and(u8::is_ascii_alphabetic) && word.iter().all(is_word) => {
+                return Some(format!("%{}% is no pattern", shown()));
+            }
+            Some(_) if word.starts_with(b"env{") => return Some(format!("%{}% names no variable", shown())),
+            _ => {}
+        }
+        rest = body;
+    }
+    None
+}
+
 /// A variable that is set to more than blanks.
 fn text_of(lookup: &Lookup<'_>, name: &str) -> Option<String> {
     lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -278,6 +309,27 @@ mod tests {
             assert!(wrong.starts_with(&format!("{WINDOW}={text} is none of launches:A..B")), "{wrong}");
         }
         assert_eq!(read(&[(WINDOW, " ")]).unwrap().window, None);
+    }
+
+    #[test]
+    fn patterns_that_are_none_are_named() {
+        for (output, wanted) in [
+            ("/a/%foo%/b", "%foo% is no pattern"),
+            ("run-%PID%", "%PID% is no pattern"),
+            ("run-%env{X", "%env{X is not closed by a %"),
+            ("run-%env{X}", "%env{X} is not closed by a %"),
+            ("run-%env{X%", "%env{X% is no pattern"),
+            ("run-%env{}%", "%env{}% is no pattern"),
+            ("%pid%-%rank", "%rank is not closed by a %"),
+            ("%env{A/B%", "%env{A/B% names no variable"),
+        ] {
+            assert_eq!(unknown_pattern(output.as_bytes()).as_deref(), Some(wanted), "{output}");
+        }
+        for output in
+            ["a", "%pid%%hostname%-%rank%-%env{X}%", "100%", "50%/a%b", "a%20b%20c", "%env{A-B}%", "%%", "50%load"]
+        {
+            assert_eq!(unknown_pattern(output.as_bytes()), None, "{output}");
+        }
     }
 
     #[test]

@@ -20,7 +20,9 @@
 
 mod full_files;
 mod manual;
+mod outputs;
 mod reference;
+mod refusal;
 mod standard_error;
 mod text;
 mod variable;
@@ -32,6 +34,8 @@ use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
 pub use full_files::full_files_are_errors;
+pub use outputs::{Unwritable, expect_writable, make_folder_of};
+pub use refusal::refusal;
 pub use text::size_text;
 pub use variable::{Audience, Variable};
 pub use whole::{Whole, whole};

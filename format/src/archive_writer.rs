@@ -59,6 +59,7 @@ impl ArchiveWriter {
             imported: None,
             window: None,
             flight_recorder_bytes: None,
+            stopped: None,
             apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
         };
         manifest.write(&path.join(manifest::FILE))?;

@@ -52,7 +52,7 @@ pub fn content_hash(contents: &[u8]) -> [u8; 32] {
 #[non_exhaustive]
 pub enum BlobError {
     /// A file could not be opened or mapped.
-    #[error("{} cannot be read: {reason}", path.display())]
+    #[error("{} cannot be read: {reason}; look at its owner and mode, or copy the archive again, whole", path.display())]
     Open {
         /// The file.
         path: PathBuf,

@@ -78,7 +78,7 @@ pub struct KernelDamage {
 
 /// Why the file cannot be read at all.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be read: {reason}", path.display())]
+#[error("{} cannot be read: {reason}; look at its owner and mode, or copy the archive again, whole", path.display())]
 pub struct KernelTableError {
     /// The file.
     pub path: PathBuf,

@@ -137,6 +137,9 @@ pub struct ProcessManifest {
     /// Whether the process ended in a way that let capture finish. Counts are only final when it did.
     #[serde(default)]
     pub complete: bool,
+    /// Why the recording ended before its process, where it did and the process lived to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// What was recorded.
     #[serde(with = "contents_word")]
     pub contents: ContentsMode,
@@ -377,7 +380,7 @@ impl RootManifest {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The file could not be read.
-    #[error("{} cannot be read: {reason}", path.display())]
+    #[error("{} cannot be read: {reason}; {}", path.display(), remedy(reason))]
     Open {
         /// The file.
         path: PathBuf,
@@ -385,7 +388,7 @@ pub enum ManifestError {
         reason: io::Error,
     },
     /// The file is not JSON with the keys of a manifest.
-    #[error("{} is not a manifest: {reason}", path.display())]
+    #[error("{} is not a manifest: {reason}; copy the archive again, whole, or have --repair make one", path.display())]
     Json {
         /// The file.
         path: PathBuf,
@@ -393,7 +396,10 @@ pub enum ManifestError {
         reason: serde_json::Error,
     },
     /// The manifest is of another kind of archive.
-    #[error("{} describes an archive of format {found:?}; this build reads {FORMAT:?}", path.display())]
+    #[error(
+        "{} describes an archive of format {found:?}; this build reads {FORMAT:?}: use the hrr-playback that came with the recorder",
+        path.display()
+    )]
     Format {
         /// The file.
         path: PathBuf,
@@ -410,6 +416,13 @@ pub enum ManifestError {
         /// The version this build reads.
         known: u32,
     },
+}
+
+fn remedy(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::PermissionDenied => "read it as its owner: archives are made for that user alone",
+        _ => "copy the archive again, whole, or have --repair make one",
+    }
 }
 
 /// What must be looked at before the rest can be trusted to mean what it seems to.

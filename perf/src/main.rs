@@ -1,7 +1,7 @@
 //! `hrr-perf`: compares replays, and replays to compare.
 //!
-//! Exit codes: 0 done, 1 slower than `--fail-above` allows, 2 a report that cannot be read, a replay that did not pass, or
-//! wrong usage.
+//! Exit codes: 0 done, 1 slower than `--fail-above` allows, 2 a report that cannot be read, a replay that did not pass (of any
+//! archive of a folder, where none of the others is slower), or wrong usage.
 
 // In place of the standard library's.
 #[macro_use(eprint, eprintln)]
@@ -33,12 +33,11 @@ Examples:
   hrr-perf run --hip-lib A.so --hip-lib B.so app.hrr   on two libamdhip64.so in turn, A the baseline
   hrr-perf run --hip-lib A.so --hip-lib B.so archives/ a table, one row an archive
 
-Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare: a report
-cannot be read, or a replay did not pass.";
+Exit codes: 0 done; 1 slower than --fail-above allows; 2 nothing to compare, or not all of a
+folder: a report cannot be read, or a replay did not pass.";
 
 #[derive(Debug, Parser)]
 #[command(name = "hrr-perf", version, about = "Says whether one replay is slower than another, by how much, and where", after_help = EXAMPLES)]
-#[command(arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -125,16 +124,26 @@ enum Format {
 
 fn main() -> ExitCode {
     hrr_cli::full_files_are_errors();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let Some(refusal) = hrr_cli::refusal(&error, "hrr-perf") else {
+                // Where help cannot be printed, nobody reads it.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            };
+            return unusable(&refusal);
+        }
+    };
     let command = match (arguments.generate, arguments.command) {
         (None, Some(command)) => command,
-        (what, _) => {
-            let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &[], &mut std::io::stdout()));
-            return match written {
-                Some(Ok(())) => ExitCode::SUCCESS,
-                Some(Err(_)) | None => ExitCode::from(UNUSABLE),
+        (Some(what), _) => {
+            return match hrr_cli::generate(what, Arguments::command(), &[], &mut std::io::stdout()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => unusable(&format!("the output cannot be written: {error}; send it elsewhere")),
             };
         }
+        (None, None) => return unusable("give a command: compare, or run; see hrr-perf --help"),
     };
     let result = match command {
         Command::Compare { baseline, candidate, output, playback } => {
@@ -154,10 +163,12 @@ fn main() -> ExitCode {
             run(&plan, &archive, &output, keep.as_deref())
         }
     };
-    result.unwrap_or_else(|message| {
-        eprintln!("hrr-perf: {message}");
-        ExitCode::from(UNUSABLE)
-    })
+    result.unwrap_or_else(|message| unusable(&message))
+}
+
+fn unusable(message: &str) -> ExitCode {
+    eprintln!("hrr-perf: {message}");
+    ExitCode::from(UNUSABLE)
 }
 
 fn compare(baseline: &Path, candidate: &Path, output: &Output, playback: &Path) -> Result<ExitCode, String> {
@@ -179,10 +190,11 @@ fn read(path: &Path, playback: &Path) -> Result<RunReport, String> {
 
 fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Result<ExitCode, String> {
     // Told before a replay is started.
-    archive.metadata().map_err(|error| format!("{}: {error}", archive.display()))?;
-    let archives = runner::archives(archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    let unreadable = |error| format!("{}: {error}; give an archive, or a folder of archives", archive.display());
+    archive.metadata().map_err(unreadable)?;
+    let archives = runner::archives(archive).map_err(unreadable)?;
     if archives.is_empty() {
-        return Err(format!("{}: holds no archive", archive.display()));
+        return Err(format!("{}: holds no archive; give an archive, or a folder of archives", archive.display()));
     }
     let several = archives.len() > 1;
     if several && output.html.is_some() {
@@ -195,11 +207,11 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
     // Told before the replays, which may take hours.
     expect_writable(output.html.as_deref())?;
     if let Some(folder) = keep {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         expect_writable(Some(&folder.join("report.json")))?;
     }
     let one_document = several || candidates > 1 && output.format() == Format::Json;
     let mut comparisons = Vec::new();
+    let mut left_out = Vec::new();
     let watched = std::io::stderr().is_terminal();
     for archive in &archives {
         let reports = runner::run(plan, archive, |progress| {
@@ -210,7 +222,15 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
         if watched {
             eprint!("\r\x1b[K");
         }
-        let reports = reports.map_err(|error| error.to_string())?;
+        let reports = match reports {
+            Ok(reports) => reports,
+            // What is wrong with one archive takes nothing from the others, which may have taken hours.
+            Err(error) if several && error.is_of_archive() => {
+                left_out.push(format!("{}: left out: {}", archive.display(), error.in_one_line()));
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
         if let Some(folder) = keep {
             keep_reports(folder, archive, &reports)?;
         }
@@ -226,22 +246,19 @@ fn run(plan: &Plan, archive: &Path, output: &Output, keep: Option<&Path>) -> Res
             comparisons.push(comparison);
         }
     }
-    if one_document {
+    if one_document && !comparisons.is_empty() {
         print_table(&comparisons, output)?;
     }
-    Ok(judged(&comparisons, output))
+    for line in &left_out {
+        eprintln!("hrr-perf: {line}");
+    }
+    let code = judged(&comparisons, output);
+    Ok(if left_out.is_empty() || code != ExitCode::SUCCESS { code } else { ExitCode::from(UNUSABLE) })
 }
 
-/// Whether a file can be made there.
+/// Whether a file can be made there, in a folder that is made where it is missing.
 fn expect_writable(file: Option<&Path>) -> Result<(), String> {
-    // A device or a pipe is written to as it is.
-    let to_be_made = |file: &&Path| file.metadata().map_or(true, |there| there.is_file() || there.is_dir());
-    let Some(file) = file.filter(to_be_made) else { return Ok(()) };
-    if file.is_dir() {
-        return Err(format!("{}: {}", file.display(), std::io::Error::from(std::io::ErrorKind::IsADirectory)));
-    }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::tempfile_in(folder).map(drop).map_err(|error| format!("{}: {error}", file.display()))
+    file.map_or(Ok(()), |file| hrr_cli::expect_writable(file).map_err(|error| error.to_string()))
 }
 
 fn keep_reports(folder: &Path, archive: &Path, reports: &[RunReport]) -> Result<(), String> {
@@ -266,7 +283,7 @@ fn show(comparison: &Comparison, output: &Output) -> Result<(), String> {
             if path.is_file() {
                 let _ = std::fs::remove_file(path);
             }
-            format!("{}: {error}", path.display())
+            hrr_cli::Unwritable::at(path)(error).to_string()
         })?;
     }
     Ok(())
@@ -327,13 +344,12 @@ fn judged(comparisons: &[Comparison], output: &Output) -> ExitCode {
     ExitCode::from(TOO_SLOW)
 }
 
-/// A reader that closed the pipe has read enough; the exit code still says what was found.
-/// Prints to standard output; a closed pipe is no error.
+/// Prints to standard output; a closed pipe is no error: its reader has read enough, and the exit code still says what was found.
 fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("the output cannot be written: {error}"))
+            Err(format!("the output cannot be written: {error}; send it elsewhere"))
         }
         _ => Ok(()),
     }

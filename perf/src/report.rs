@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use hrr_cli::Unwritable;
 use serde::{Deserialize, Serialize};
 
 /// Version of the layout written here, and the newest that is read.
@@ -296,8 +297,11 @@ pub struct D2hReport {
 /// A report that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    /// The file cannot be written.
+    #[error("{0}")]
+    Unwritable(#[from] Unwritable),
+    /// The file cannot be read.
+    #[error("{} cannot be read: {source}; give a file that `hrr-playback --report` wrote, or an archive", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -376,7 +380,7 @@ impl RunReport {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ReportError> {
-        let io = |source| ReportError::Io { path: path.to_owned(), source };
+        let io = |reason| ReportError::from(Unwritable { path: path.to_owned(), reason });
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| io(error.into()))?;
         text.push(b'\n');
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {

@@ -82,11 +82,11 @@ pub enum RunError {
         output: String,
     },
     /// What an archive has of times cannot be read.
-    #[error("{}: its recorded times cannot be read:\n{output}", archive.display())]
+    #[error("{}: its recorded times cannot be read: {output}", archive.display())]
     Recorded {
         /// The archive.
         archive: PathBuf,
-        /// What the replayer said.
+        /// The last line that the replayer said.
         output: String,
     },
     /// Another runtime was loaded than the one asked for.
@@ -115,6 +115,23 @@ pub enum RunError {
     /// No folder for the reports.
     #[error("no temporary folder: {0}")]
     Temporary(#[from] std::io::Error),
+}
+
+impl RunError {
+    /// Whether the reason lies in the archive, and another one may well be replayed on the same runtimes.
+    pub fn is_of_archive(&self) -> bool {
+        matches!(self, RunError::Failed { .. } | RunError::Recorded { .. } | RunError::Report(_))
+    }
+
+    /// The error in one line: of what a replay printed, the last one, which says why it ended.
+    pub fn in_one_line(&self) -> String {
+        let text = self.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        match text.lines().skip(1).filter(|line| !line.trim().is_empty()).last() {
+            Some(last) => format!("{first} {last}"),
+            None => first.to_owned(),
+        }
+    }
 }
 
 /// A run that has ended, for people who watch.
@@ -229,7 +246,7 @@ pub fn recorded(playback: &Path, archive: &Path) -> Result<RunReport, RunError> 
     command.arg(archive).args(["--info", "--report"]).arg(&file);
     let output = command.output().map_err(|source| RunError::Start { path: playback.to_owned(), source })?;
     if !output.status.success() {
-        let output = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        let output = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
         return Err(RunError::Recorded { archive: archive.to_owned(), output });
     }
     Ok(RunReport::read(&file)?)
@@ -284,6 +301,20 @@ mod tests {
         assert_eq!(order(2, 3), [0, 1, 1, 0, 0, 1]);
         assert_eq!(order(3, 2), [0, 1, 2, 2, 1, 0]);
         assert_eq!([0, 1, 25].map(label), ['A', 'B', 'Z']);
+    }
+
+    #[test]
+    fn an_error_of_an_archive_is_told_in_one_line_with_its_reason() {
+        let failed = RunError::Failed {
+            lib: "a.so".into(),
+            status: std::os::unix::process::ExitStatusExt::from_raw(1 << 8),
+            output: "[HRR] Archive: x\n[HRR] it withholds contents\n\n".to_owned(),
+        };
+        assert!(failed.is_of_archive() && !RunError::OneRuntime.is_of_archive());
+        let wanted =
+            "the replay on a.so did not pass (exit status: 1), so its times say nothing: [HRR] it withholds contents";
+        assert_eq!(failed.in_one_line(), wanted);
+        assert_eq!(RunError::OneRuntime.in_one_line(), RunError::OneRuntime.to_string());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `hrr-perf compare` as a user runs it.
 
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use hrr_perf::report::{RunReport, SCHEMA_VERSION};
 
@@ -52,7 +52,12 @@ fn a_report_that_cannot_be_read_is_named() {
     let output = compare(&[good.as_os_str(), "/nonexistent/report.json".as_ref()]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.starts_with("hrr-perf: /nonexistent/report.json: ") && text.lines().count() == 1, "{text}");
+    assert!(
+        text.starts_with("hrr-perf: /nonexistent/report.json cannot be read: ")
+            && text.contains("; give a file that")
+            && text.lines().count() == 1,
+        "{text}"
+    );
 }
 
 #[test]
@@ -77,8 +82,45 @@ fn other_json_is_no_report() {
 fn a_place_where_no_page_can_be_written_is_told_before_anything_else() {
     let folder = tempfile::tempdir().unwrap();
     let good = written(&folder, "good.json", &[10, 11, 12, 13]);
-    let output = compare(&[good.as_os_str(), good.as_os_str(), "--html".as_ref(), "/nonexistent/page.html".as_ref()]);
+    let output = compare(&[good.as_os_str(), good.as_os_str(), "--html".as_ref(), "/dev/null/page.html".as_ref()]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("hrr-perf: /nonexistent/page.html: ") && output.stdout.is_empty(), "{said}");
+    assert!(
+        said.starts_with("hrr-perf: /dev/null/page.html cannot be written: not a directory; ")
+            && output.stdout.is_empty(),
+        "{said}"
+    );
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Formerly what the parser refuses took several lines, and a failed page of the manual was told by the exit code alone.
+#[test]
+fn what_is_wrong_with_the_options_is_one_line() {
+    let said = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_hrr-perf")).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (arguments, wanted) in [
+        (&[][..], "hrr-perf: give a command: compare, or run; see hrr-perf --help\n"),
+        (
+            &["compre"],
+            "hrr-perf: unrecognized subcommand 'compre'; a similar subcommand exists: 'compare'; see hrr-perf --help\n",
+        ),
+        (
+            &["compare", "a.json"],
+            "hrr-perf: the following required arguments were not provided: <CANDIDATE>; usage: hrr-perf compare <BASELINE> \
+             <CANDIDATE>; see hrr-perf --help\n",
+        ),
+    ] {
+        assert_eq!(said(arguments), wanted);
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_hrr-perf")).args(["--generate", "man"]).stdout(full).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said.starts_with("hrr-perf: the output cannot be written: No space left") && said.lines().count() == 1,
+        "{said}"
+    );
 }

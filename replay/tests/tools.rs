@@ -95,7 +95,33 @@ fn a_packed_archive_is_inspected_in_place_and_unpacked() {
         expect(&["--pack", root_text, there], 1, &[there, " exists; name a file or directory that does not"]);
     }
     expect(&["--verify", file_text], 0, &["[HRR] VERIFIED"]);
-    expect(&["--pack", root_text, "/nowhere/a.hrrz"], 1, &["/nowhere/a.hrrz: "]);
+    // A folder that is missing is made, for its owner; one that cannot be is told with what to do.
+    let deep = dir.path().join("new/folder/a.hrrz");
+    expect(&["--pack", root_text, deep.to_str().unwrap()], 0, &["Packed "]);
+    let deeper = dir.path().join("other/folder/b.hrr");
+    expect(&["--unpack", file_text, deeper.to_str().unwrap()], 0, &["Unpacked "]);
+    for tool in [&["--pack", root_text][..], &["--unpack", file_text]] {
+        let wanted =
+            ["/dev/null/a.hrrz cannot be written: not a directory; a part of its path is a file: name one elsewhere"];
+        expect(&[tool, &["/dev/null/a.hrrz"]].concat(), 1, &wanted);
+    }
+    // Formerly one that was cut short was called a file of some other kind.
+    let cut = dir.path().join("cut.hrrz");
+    let bytes = fs::read(&file).unwrap();
+    for len in [0, 5, 40, bytes.len() - 1] {
+        fs::write(&cut, &bytes[..len]).unwrap();
+        let wanted = format!("cut.hrrz is a packed archive that is cut short: it ends at byte {len}, without");
+        let cut_text = cut.to_str().unwrap();
+        for arguments in [
+            &[cut_text][..],
+            &[cut_text, "--info"],
+            &["--verify", cut_text],
+            &["--unpack", cut_text, "none"],
+            &["--pack", cut_text, "none"],
+        ] {
+            expect(arguments, 1, &[&wanted, "copy it again, whole"]);
+        }
+    }
 
     let mut bytes = fs::read(&file).unwrap();
     let end = bytes.len();
@@ -123,11 +149,16 @@ fn listings_are_filtered_and_tables_written() {
     expect(&[root, "--csv", csv_text], 1, &["--info"]);
     let manifest = dir.path().join("pid-7/manifest.json");
     let manifest = manifest.to_str().unwrap();
-    expect(&[root, "--info", "--csv", manifest], 1, &[manifest, ": the tables cannot be written: "]);
+    expect(&[root, "--info", "--csv", manifest], 1, &[manifest, " cannot be written: ", "name one"]);
     // Told before the replay, which here would find no runtime.
     for option in ["--report", "--log-order"] {
-        expect(&[root, option, root], 1, &[root, ": is a directory"]);
+        expect(
+            &[root, option, root],
+            1,
+            &[root, " cannot be written: is a directory; it is a folder: name a file in it"],
+        );
     }
     expect(&["--pack", root], 1, &["TARGET"]);
+    expect(&[root, root], 1, &["TARGET does nothing without --pack or --unpack or --convert"]);
     expect(&["--pack", "--unpack", root, csv_text], 1, &["cannot be used with"]);
 }

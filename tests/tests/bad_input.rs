@@ -55,16 +55,14 @@ fn an_empty_directory() {
 #[test]
 fn no_archive_at_all() {
     let run = run(&mut Command::new(built::playback()), Duration::from_secs(60));
-    run.expect_code(1);
-    assert!(run.output().to_lowercase().contains("usage"), "{run}");
+    expect_refusal(&run, &["[HRR] ", "<ARCHIVE>", "usage: hrr-playback ", "see hrr-playback --help"]);
 }
 
 #[test]
 fn an_unknown_option() {
     let recording = small_recording();
     let run = Replay::of(&recording.archive).args(["--no-such-option"]).run().run;
-    run.expect_code(1);
-    assert!(run.stderr.contains("--no-such-option"), "{run}");
+    expect_refusal(&run, &["[HRR] unexpected argument '--no-such-option' found", "see hrr-playback --help"]);
 }
 
 #[test]
@@ -102,7 +100,38 @@ fn a_manifest_that_is_not_json() {
     let recording = small_recording();
     let manifest = stream_file(&recording.archive).parent().unwrap().with_file_name("manifest.json");
     fs::write(&manifest, "{ \"format\": ").unwrap();
-    expect_refusal(&Replay::of(&recording.archive).run().run, &[manifest.to_str().unwrap()]);
+    expect_refusal(&Replay::of(&recording.archive).run().run, &[manifest.to_str().unwrap(), "--repair"]);
+    // Formerly one that is not there was told without what to do.
+    fs::remove_file(&manifest).unwrap();
+    let wanted =
+        [manifest.to_str().unwrap(), "cannot be read: ", "copy the archive again, whole, or have --repair make one"];
+    expect_refusal(&Replay::of(&recording.archive).run().run, &wanted);
+}
+
+/// Formerly they had to be there for some options, and were made for others.
+#[test]
+fn missing_folders_are_made_for_whatever_is_written() {
+    let recording = small_recording();
+    let scratch = Scratch::new("folders");
+    for (number, arguments) in [
+        &["--report", "TO/a.json"][..],
+        &["--trace", "TO/a.json"],
+        &["--log-order", "TO/a"],
+        &["--sync-watchdog-ms", "60000", "--triage", "TO/a.json"],
+        &["--info", "--csv", "TO/tables"],
+        &["--info", "--report", "TO/a.json"],
+        &["--info", "--trace", "TO/a.json"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let folder = scratch.path().join(format!("{number}/new"));
+        let arguments = arguments.iter().map(|text| text.replace("TO", folder.to_str().unwrap())).collect::<Vec<_>>();
+        let run = Replay::of(&recording.archive).args(arguments.iter().map(String::as_str)).run().run;
+        run.expect_code(0);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&folder).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700, "{run}");
+    }
 }
 
 #[test]
@@ -263,7 +292,7 @@ fn a_standard_error_that_nobody_reads_changes_no_exit_code() {
     let missing = "/nonexistent/app.hrr";
     for (program, arguments, code) in [
         ("hrr-playback", &[missing][..], 1),
-        ("hrr-playback", &[archive, "--report", "/nonexistent/report.json"], 1),
+        ("hrr-playback", &[archive, "--report", "/dev/null/report.json"], 1),
         ("hrr-playback", &[archive, "--trace-kernels"], 0),
         ("hrr-perf", &["compare", missing, missing], 2),
         ("hrr-capture", &["check", missing], 1),

@@ -188,7 +188,10 @@ fn a_runtime_is_not_compared_with_itself() {
     assert!(finished.expect_code(2).stderr.contains("are the same file"), "{finished}");
     // An archive that is not there is told by one line, before a replay is started.
     let finished = compared(Path::new("nothing"), &lib, &lib);
-    assert_eq!(finished.expect_code(2).stderr, "hrr-perf: nothing: No such file or directory (os error 2)\n");
+    assert_eq!(
+        finished.expect_code(2).stderr,
+        "hrr-perf: nothing: No such file or directory (os error 2); give an archive, or a folder of archives\n"
+    );
 }
 
 /// Formerly an archive was told by its name alone.
@@ -212,4 +215,32 @@ fn a_packed_archive_may_have_any_name() {
     let refused = run(program("hrr-perf").arg("compare").arg(&wrong).arg(&report), limit);
     refused.expect_code(2);
     assert!(refused.stderr.contains("wrong.hrrz") && refused.stderr.contains("packed archive"), "{refused}");
+}
+
+/// Formerly the first archive that could not be replayed took the comparison of all others with it.
+#[test]
+fn an_archive_that_cannot_be_replayed_takes_nothing_from_the_others_of_its_folder() {
+    let folder = Scratch::new("folder");
+    for (name, contents) in [("a", Contents::Withheld), ("b", Contents::Recorded), ("c", Contents::Withheld)] {
+        let recording = record(&Workload::listed("saxpy_reduce"), contents);
+        std::fs::rename(&recording.archive, folder.path().join(format!("{name}.hrr"))).unwrap();
+    }
+    let libs = Scratch::new("compare");
+    let (first, second) = (build(&libs, "one", ""), build(&libs, "two", ""));
+    let run_all = |limit: &[&str]| {
+        let mut command = Command::new(built::output("bin/hrr-perf"));
+        with_clean_environment(&mut command);
+        command.arg("run").arg("--hip-lib").arg(&first).arg("--hip-lib").arg(&second).args(limit);
+        command.args(["--repeat", "1", "--inner", "1", "--warmup", "0"]).arg(folder.path());
+        run(&mut command, Duration::from_secs(240))
+    };
+    let finished = run_all(&[]);
+    finished.expect_code(2);
+    assert!(finished.stdout.lines().any(|line| line.starts_with("b.hrr ")), "{finished}");
+    let told: Vec<&str> = finished.stderr.lines().collect();
+    assert_eq!(told.len(), 2, "{finished}");
+    for (line, name) in told.iter().zip(["a.hrr", "c.hrr"]) {
+        let is_told = line.contains(&format!("{name}: left out: the replay on ")) && line.contains("--content");
+        assert!(line.starts_with("hrr-perf: ") && is_told, "{finished}");
+    }
 }

@@ -358,3 +358,125 @@ fn who_kills_the_launcher_kills_the_program() {
     output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "", "the program ran on");
 }
+
+/// Formerly such a name was used as it is, and found by nobody.
+#[test]
+fn a_pattern_that_is_none_keeps_the_program_from_starting() {
+    let scratch = Scratch::new("pattern");
+    for (output, wanted) in [
+        ("run-%foo%.hrr", "--output: %foo% is no pattern; there are %pid%, "),
+        ("run-%env{X", "--output: %env{X is not closed"),
+    ] {
+        let refused = launch(&scratch, &["-o", output, "--", "touch", "ran"]);
+        refused.expect_code(125);
+        assert!(refused.stderr.starts_with("hrr-capture: ") && refused.stderr.lines().count() == 1, "{refused}");
+        assert!(refused.stderr.contains(wanted) && !scratch.path().join("ran").exists(), "{refused}");
+    }
+    // By hand there is nobody to ask: it stays in the name, and is told.
+    let archive = scratch.path().join("by-hand-%foo%");
+    let mut command = Workload::listed("saxpy_reduce").command();
+    recorded(&mut command, &archive, Contents::Withheld);
+    let by_hand = run(&mut command, LIMIT);
+    by_hand.expect_code(0);
+    assert!(by_hand.stderr.contains("HIP_HRR_CAPTURE_OUTPUT: %foo% is no pattern: it stays in the name"), "{by_hand}");
+    assert!(archive.is_dir(), "{by_hand}");
+}
+
+/// Formerly the option went to the program in silence, and an archive in its place was only said not to run.
+#[test]
+fn what_stands_in_the_wrong_place_is_told() {
+    let scratch = Scratch::new("place");
+    let program = workload("saxpy_reduce");
+    let misplaced = launch(&scratch, &[text(&program), "--content"]);
+    let wanted = format!("[HRR capture] --content is given to {}; put it before the program", program.display());
+    assert!(misplaced.stderr.contains(&wanted), "{misplaced}");
+    let meant = launch(&scratch, &["--", text(&program), "--content"]);
+    assert!(!meant.stderr.contains("put it before"), "{meant}");
+    let archive = scratch.path().join("saxpy_reduce.hrr");
+    assert!(archive.is_dir());
+    let packed = scratch.path().join("p.hrrz");
+    let mut pack = Command::new(built::playback());
+    run(pack.arg("--pack").arg(&archive).arg(&packed), LIMIT).expect_code(0);
+    for (taken, code, wanted) in [
+        ("./saxpy_reduce.hrr", 126, "is an archive and no program; replay it with: hrr-playback ./saxpy_reduce.hrr"),
+        ("./p.hrrz", 126, "is an archive and no program; replay it with: hrr-playback ./p.hrrz"),
+        (".", 126, "cannot be run: Permission denied (os error 13); it is a directory: name the program in it"),
+        ("p.hrrz", 127, "is an archive and no program"),
+        ("./none", 127, "cannot be run: No such file or directory (os error 2); look at its path"),
+    ] {
+        let refused = launch(&scratch, &["-o", "x.hrr", "--", taken]);
+        refused.expect_code(code);
+        assert!(verdict(&refused).contains(wanted) && refused.stderr.lines().count() == 1, "{refused}");
+    }
+    // Formerly the program ran unrecorded with these.
+    let file = scratch.path().join("a-file");
+    std::fs::write(&file, "x").unwrap();
+    for (arguments, wanted) in [
+        (["--library", text(&file)], "a-file: it is no shared library; give the path of libhrr_capture.so"),
+        (["--library", text(scratch.path())], "Is a directory (os error 21); give the path of libhrr_capture.so"),
+        (["-o", text(&file)], "a-file: something else than a directory is there; give -o another name"),
+    ] {
+        let refused = launch(&scratch, &[&arguments[..], &["--", "touch", "ran"]].concat());
+        refused.expect_code(125);
+        assert!(refused.stderr.contains(wanted) && !scratch.path().join("ran").exists(), "{refused}");
+    }
+    for arguments in [&["--no-such-option"][..], &[], &["check"]] {
+        let refused = launch(&scratch, arguments);
+        refused.expect_code(125);
+        let line = &refused.stderr;
+        assert!(line.starts_with("hrr-capture: ") && line.lines().count() == 1, "{refused}");
+        assert!(line.contains("see hrr-capture --help"), "{refused}");
+    }
+}
+
+/// Formerly each launcher that was killed left its file behind, for good.
+#[test]
+fn what_a_killed_launcher_leaves_goes_at_the_next_start() {
+    let scratch = Scratch::new("leftover");
+    let mut command = command(&scratch, &["-o", "x.hrr", "--", "sh", "-c", "echo started; sleep 60"]);
+    command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut launched = command.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(launched.stdout.take().unwrap()), &mut line).unwrap();
+    let journals = || -> Vec<PathBuf> {
+        let found = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path());
+        found.filter(|path| text(path).contains("/hrr-capture-")).collect()
+    };
+    let its = scratch.path().join(format!("hrr-capture-{}-0", launched.id()));
+    let start = || {
+        let mut other = self::command(&scratch, &["-q", "-o", "y.hrr", "--", "true"]);
+        run(other.env("TMPDIR", scratch.path()), LIMIT).expect_code(0);
+    };
+    // That of one that lives stays.
+    start();
+    assert_eq!(journals(), [its.clone()]);
+    launched.kill().unwrap();
+    launched.wait().unwrap();
+    assert_eq!(journals(), [its]);
+    start();
+    assert_eq!(journals(), [] as [PathBuf; 0]);
+}
+
+/// Formerly it was said that the process had not ended by itself, which it had.
+#[test]
+fn a_recording_that_stopped_early_says_what_stopped_it() {
+    let scratch = Scratch::new("stopped");
+    let program = workload("api_rate");
+    let script = format!("ulimit -f 1000; exec {} -o s.hrr -- {}", text(&launcher()), text(&program));
+    let mut limited = Command::new("bash");
+    with_clean_environment(&mut limited);
+    limited.args(["-c", &script]).current_dir(scratch.path()).env("LD_LIBRARY_PATH", built::libraries());
+    let limited = run(&mut limited, LIMIT);
+    limited.expect_code(0);
+    assert!(
+        verdict(&limited).contains("ended early: ") && !verdict(&limited).contains("did not end by itself"),
+        "{limited}"
+    );
+    let check = launch(&scratch, &["check", "s.hrr"]);
+    check.expect_code(1);
+    let reason = "the recording stopped before the process ended: ";
+    assert!(check.stdout.contains(reason) && check.stdout.contains("File too large"), "{check}");
+    let mut info = Command::new(built::playback());
+    let info = run(info.arg("--info").arg(scratch.path().join("s.hrr")), LIMIT);
+    assert!(info.expect_code(0).stdout.contains(&format!("Complete     : no: {reason}")), "{info}");
+}

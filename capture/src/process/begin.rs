@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use hrr_format::archive::{EVENTS_DIR, PROCESS_PREFIX};
 use hrr_format::blob_store::{BLOBS_DIR, CODE_OBJECTS_DIR};
@@ -26,7 +26,7 @@ use crate::kernels::Kernels;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::Background;
-use crate::{files, inherited, journal, manifest, notice, plan};
+use crate::{files, inherited, journal, manifest, notice, plan, threads};
 
 /// Directories tried where one with this process id exists (after `exec`, or from an earlier process).
 const MAX_DIRECTORIES: u32 = 1000;
@@ -76,6 +76,7 @@ pub(crate) fn look_early() {
             journal::loaded();
             // A child may be made while another thread starts the recording: it must not wait for a thread that it has not.
             install_fork_handler();
+            threads::remember_start();
             if let Some(trigger) = config.window {
                 trigger.arm();
             }
@@ -162,6 +163,7 @@ fn begin(config: Config) -> Result<Option<&'static Process>, (PathBuf, io::Error
         unsized_launches: AtomicU64::new(0),
         manifest: Mutex::default(),
         alive: Alive::default(),
+        stopped: OnceLock::new(),
     };
     let process: &'static Process = Box::leak(Box::new(process));
     manifest::write(process, manifest::Completeness::Begun)

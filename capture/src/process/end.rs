@@ -20,6 +20,12 @@ pub(crate) fn stop(reason: fmt::Arguments<'_>) {
 }
 
 fn told(reason: fmt::Arguments<'_>) {
+    let process = PROCESS.load(Ordering::Acquire);
+    if !process.is_null() {
+        // The first reason is the one.
+        // SAFETY: the pointer is to the leaked process.
+        let _ = unsafe { &*process }.stopped.set(reason.to_string());
+    }
     journal::stopped(reason);
     notice::line(format_args!("Capture stopped: {reason}; what was recorded until now stays, and the program runs on"));
 }

@@ -29,7 +29,7 @@ pub enum ArchiveError {
         path: PathBuf,
     },
     /// A directory could not be listed.
-    #[error("{} cannot be read: {reason}", path.display())]
+    #[error("{} cannot be read: {reason}; look at its owner and mode: archives are made for their owner alone", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,

@@ -98,8 +98,20 @@ pub enum PackedError {
         /// The file.
         path: PathBuf,
     },
+    /// The file's end is not there.
+    #[error(
+        "{} is a packed archive that is cut short: it ends at byte {len_bytes}, without the table of contents that stands at the end; \
+         copy it again, whole, from where it was made",
+        path.display()
+    )]
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        len_bytes: u64,
+    },
     /// The file is of another version.
-    #[error("{} is a packed archive of version {found}; this build reads version {VERSION}", path.display())]
+    #[error("{} is a packed archive of version {found}; this build reads version {VERSION}: use the hrr-playback that packed it", path.display())]
     Version {
         /// The file.
         path: PathBuf,

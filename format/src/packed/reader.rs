@@ -10,7 +10,8 @@ use memmap2::{Mmap, MmapMut, MmapOptions};
 
 use super::layout::{self, Extent, File, Trailer};
 use super::{
-    HEADER_BYTES, MAGIC, MAX_TABLE_BYTES, Method, PackedError, TRAILER_BYTES, VERSION, decompress, decompress_into,
+    EXTENSION, HEADER_BYTES, MAGIC, MAX_TABLE_BYTES, Method, PackedError, TRAILER_BYTES, VERSION, decompress,
+    decompress_into,
 };
 use crate::files;
 
@@ -48,16 +49,26 @@ impl PackedFile {
         if path.is_dir() {
             return Err(not_packed());
         }
-        let map = files::map(path).map_err(PackedError::io(path))?.ok_or_else(not_packed)?;
-        let header: &[u8; HEADER_BYTES] = match map.first_chunk() {
-            Some(header) if header[..8] == MAGIC => header,
-            _ => return Err(not_packed()),
+        let cut_short = |len: usize| PackedError::CutShort { path: path.to_owned(), len_bytes: len as u64 };
+        let Some(map) = files::map(path).map_err(PackedError::io(path))? else {
+            // Of an empty file only the name says what it was to be.
+            let is_named_so = path.extension().is_some_and(|extension| extension == EXTENSION);
+            return Err(if is_named_so { cut_short(0) } else { not_packed() });
         };
+        if map[..map.len().min(MAGIC.len())] != MAGIC[..map.len().min(MAGIC.len())] {
+            return Err(not_packed());
+        }
+        let header: &[u8; HEADER_BYTES] = map.first_chunk().ok_or_else(|| cut_short(map.len()))?;
         let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         if version != VERSION {
             return Err(PackedError::Version { path: path.to_owned(), found: version });
         }
-        let files = read_table(&map).map_err(|(offset_bytes, reason)| PackedError::Damaged {
+        let trailer = map
+            .last_chunk::<TRAILER_BYTES>()
+            .filter(|_| map.len() >= HEADER_BYTES + TRAILER_BYTES)
+            .and_then(Trailer::parse)
+            .ok_or_else(|| cut_short(map.len()))?;
+        let files = read_table(&map, &trailer).map_err(|(offset_bytes, reason)| PackedError::Damaged {
             path: path.to_owned(),
             offset_bytes,
             reason,
@@ -144,14 +155,9 @@ impl PackedFile {
     }
 }
 
-fn read_table(map: &[u8]) -> Result<Vec<File>, (u64, String)> {
+fn read_table(map: &[u8], trailer: &Trailer) -> Result<Vec<File>, (u64, String)> {
     let end = map.len() as u64;
-    let trailer = map
-        .last_chunk::<TRAILER_BYTES>()
-        .filter(|_| map.len() >= HEADER_BYTES + TRAILER_BYTES)
-        .and_then(Trailer::parse)
-        .ok_or((end, "its end is not that of a packed archive".to_owned()))?;
-    let Trailer { table_at_bytes, stored_bytes, len_bytes, hash } = trailer;
+    let &Trailer { table_at_bytes, stored_bytes, len_bytes, hash } = trailer;
     let at = |reason: String| (table_at_bytes, format!("its table of contents is wrong: {reason}"));
     let table_end = end - TRAILER_BYTES as u64;
     if table_at_bytes < HEADER_BYTES as u64 || table_at_bytes.checked_add(stored_bytes) != Some(table_end) {

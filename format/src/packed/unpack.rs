@@ -24,6 +24,7 @@ pub struct Unpacked {
 /// What is wrong with the packed archive, and why a file cannot be written.
 pub fn unpack(packed: &Path, target: &Path) -> Result<Unpacked, PackedError> {
     let packed = PackedFile::open(packed)?;
+    make_folder_of(target)?;
     private_dir().create(target).map_err(|reason| match reason.kind() {
         ErrorKind::AlreadyExists => PackedError::Exists { path: target.to_owned() },
         _ => PackedError::io(target)(reason),
@@ -54,6 +55,16 @@ fn write(packed: &Arc<PackedFile>, target: &Path) -> Result<Unpacked, PackedErro
         unpacked.file_bytes += content.len_bytes();
     }
     Ok(unpacked)
+}
+
+/// Makes the folder that a target is to lie in, as far as it is missing.
+pub(super) fn make_folder_of(target: &Path) -> Result<(), PackedError> {
+    let Some(folder) = target.parent() else { return Ok(()) };
+    private_dir().recursive(true).create(folder).map_err(|reason| match reason.kind() {
+        // Of a file that stands in the way the system says that it exists.
+        ErrorKind::AlreadyExists => PackedError::io(target)(ErrorKind::NotADirectory.into()),
+        _ => PackedError::io(target)(reason),
+    })
 }
 
 fn private_dir() -> DirBuilder {

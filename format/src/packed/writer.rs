@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, Extent, File, Trailer};
+use super::unpack::make_folder_of;
 use super::{ALIGN_BYTES, FRAME_BYTES, HEADER_BYTES, MAGIC, Method, PackedError, VERSION};
 use crate::archive::{ArchiveError, EVENTS_DIR, PROCESS_PREFIX, STREAM_EXTENSION};
 use crate::blob_store::{BLOBS_DIR, BlobIndex, CODE_OBJECTS_DIR, INDEX_FILE};
@@ -46,8 +47,11 @@ pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
     if target.symlink_metadata().is_ok() {
         return Err(ArchiveError::Packed(PackedError::Exists { path: target.to_owned() }));
     }
-    if super::PackedFile::open(archive).is_ok() {
-        return Err(ArchiveError::Packed(PackedError::AlreadyPacked { path: archive.to_owned() }));
+    match super::PackedFile::open(archive) {
+        Ok(_) => return Err(ArchiveError::Packed(PackedError::AlreadyPacked { path: archive.to_owned() })),
+        // A directory, or whatever else: what it lacks as an archive is told below.
+        Err(PackedError::NotPacked { .. } | PackedError::Io { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
     // The archives of AMD's in-tree HRR are packed in their native form.
     let translated = crate::upstream::Translated::root_of(archive)?;
@@ -72,6 +76,7 @@ pub fn pack(archive: &Path, target: &Path) -> Result<Packed, ArchiveError> {
         PackedError::Io { path, reason } if path == temporary => PackedError::Io { path: target.to_owned(), reason },
         other => other,
     };
+    make_folder_of(target)?;
     let written = write(&names, &temporary, &mut packed)
         .map_err(at_target)
         .and_then(|()| fs::rename(&temporary, target).map_err(PackedError::io(target)));

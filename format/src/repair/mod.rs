@@ -304,6 +304,7 @@ fn rebuilt_manifest(work: &mut Work) -> Option<ProcessManifest> {
         imported: None,
         window: None,
         flight_recorder_bytes: None,
+        stopped: None,
         apis: APIS.iter().map(|api| api.name.to_owned()).collect(),
     })
 }

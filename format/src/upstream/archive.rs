@@ -31,7 +31,7 @@ const NAMED: usize = 5;
 #[non_exhaustive]
 pub enum UpstreamError {
     /// The file cannot be read.
-    #[error("{} cannot be read: {reason}", path.display())]
+    #[error("{} cannot be read: {reason}; look at its owner and mode, or copy the archive again, whole", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -87,7 +87,7 @@ pub enum UpstreamError {
         found: String,
     },
     /// The native form could not be written.
-    #[error("the converted archive {} cannot be written: {reason}", path.display())]
+    #[error("the converted archive {} cannot be written: {reason}; make room there, or set TMPDIR", path.display())]
     Write {
         /// Where.
         path: PathBuf,

@@ -116,5 +116,6 @@ pub(crate) fn process_manifest(process: &Path) -> ProcessManifest {
         imported: Some(Imported { format: "in-tree".to_owned(), ..Imported::default() }),
         window: None,
         flight_recorder_bytes: None,
+        stopped: None,
     }
 }

@@ -20,7 +20,8 @@ const TASKS: [(&str, &[&str]); 7] = [
 ];
 
 /// Options that are nothing without one of others.
-const BESIDE: [(&str, &[&str]); 6] = [
+const BESIDE: [(&str, &[&str]); 7] = [
+    ("target", &["pack", "unpack", "convert"]),
     ("thread", &["events", "csv", "trace"]),
     ("api", &["events", "csv", "trace"]),
     ("watchdog_marks", &["sync_watchdog_ms"]),

@@ -316,7 +316,7 @@ pub(super) struct Arguments {
     pub(super) lossy: bool,
 
     /// With --pack, --unpack and --convert: the file or directory to make
-    #[arg(value_name = "TARGET", requires = "action", help_heading = "Archives")]
+    #[arg(value_name = "TARGET", help_heading = "Archives")]
     pub(super) target: Option<PathBuf>,
 
     /// Print the version of the program and of the archive format

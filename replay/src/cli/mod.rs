@@ -6,7 +6,6 @@
 mod applies;
 mod arguments;
 
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,9 +60,14 @@ pub fn main() -> ExitCode {
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are no errors; everything else is 1, because 2 says that results diverged.
-            let _ = error.print();
-            return ExitCode::from(u8::from(error.use_stderr()));
+            let Some(refusal) = hrr_cli::refusal(&error, "hrr-playback") else {
+                // Help and version are no errors.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            };
+            eprintln!("[HRR] {refusal}");
+            // Not 2, which says that results diverged.
+            return ExitCode::from(1);
         }
     };
     match start_log().and_then(|()| run(&arguments)) {
@@ -90,7 +94,9 @@ fn start_log() -> Result<(), String> {
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(what) = arguments.generate {
         let written = hrr_cli::generate(what, Arguments::command(), &variables::all(), &mut std::io::stdout());
-        return written.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
+        return written
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| format!("the output cannot be written: {error}; send it elsewhere"));
     }
     if arguments.version {
         let code = print_version(arguments.hip_lib.as_deref());
@@ -101,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         TraceTarget::check(trace).map_err(|error| error.to_string())?;
     }
     for file in [&arguments.report, &arguments.log_order, &arguments.triage].into_iter().flatten() {
-        expect_writable(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        hrr_cli::expect_writable(file).map_err(|error| error.to_string())?;
     }
     let chosen = match (arguments.rank, arguments.all_processes) {
         (Some(rank), _) => Some(processes::with_rank(path, rank).map_err(|error| error.to_string())?),
@@ -124,6 +130,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         for warning in archive.warnings() {
             eprintln!("[HRR] warning: {warning}");
         }
+        // What is said of it here is lost with standard error, as warnings are.
+        let outcome = "this is what it had recorded by now";
+        let _ = tools::tell_being_recorded(archive.path(), outcome, &mut std::io::stderr().lock());
     }
     if let Some(log) = &arguments.check_order {
         return check_order(&archive, log);
@@ -215,14 +224,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     if let Some(report) = &report
         && let Err(error) = outcome.report.write(report)
     {
-        eprintln!("[HRR] failed to write the report: {error}");
+        eprintln!("[HRR] {error}");
         code = code.max(1);
     }
     let log = arguments.log_order.as_ref().map(|log| own_file(arguments, log, path));
     if let Some((log, calls)) = log.as_ref().zip(outcome.order_log.as_ref())
         && let Err(error) = calls.write(log)
     {
-        eprintln!("[HRR] failed to write the order log: {}: {error}", log.display());
+        eprintln!("[HRR] {}", hrr_cli::Unwritable::at(log)(error));
         code = code.max(1);
     }
     if outcome.abandoned {
@@ -245,22 +254,6 @@ fn check_order(archive: &Archive, log: &Path) -> Result<ExitCode, String> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
         _ => Ok(ExitCode::from(u8::from(!verdict.holds()))),
     }
-}
-
-/// Whether a file can be made beside this one: told before a replay, which may take long, and not behind it.
-fn expect_writable(file: &Path) -> std::io::Result<()> {
-    match file.metadata() {
-        Ok(there) if there.is_dir() => return Err(std::io::ErrorKind::IsADirectory.into()),
-        // A device or a pipe is written to as it is.
-        Ok(there) if !there.is_file() => return Ok(()),
-        _ => {}
-    }
-    let mut name = OsString::from(".");
-    name.push(file.file_name().unwrap_or_default());
-    name.push(format!(".{}.try", std::process::id()));
-    let beside = file.with_file_name(name);
-    std::fs::File::create_new(&beside)?;
-    std::fs::remove_file(beside)
 }
 
 /// The file of this process, where several would write to one.
@@ -427,7 +420,7 @@ fn print_all(text: &str) -> i32 {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("[HRR] the output cannot be written: {error}");
+            eprintln!("[HRR] the output cannot be written: {error}; send it elsewhere");
             1
         }
         _ => 0,

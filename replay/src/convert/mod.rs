@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use hrr_cli::Unwritable;
 use hrr_format::archive::{Archive, ArchiveError, process_dir};
 use hrr_format::manifest::{self, RootManifest, RootProcess};
 use hrr_format::upstream::write::{Lossy, WriteError, write};
 use hrr_format::upstream::{UpstreamArchive, UpstreamError, translate};
 
 use crate::info::printable;
+use crate::tools::tell_being_recorded;
 
 /// Why nothing was converted.
 #[derive(Debug, thiserror::Error)]
@@ -30,13 +32,11 @@ pub enum ConvertError {
         path: PathBuf,
     },
     /// A file could not be written.
-    #[error("{}: {reason}", path.display())]
-    Files {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
+    #[error("{0}")]
+    Files(#[from] Unwritable),
+    /// The output could not be written.
+    #[error("the output cannot be written: {0}; send it elsewhere")]
+    Output(#[from] io::Error),
 }
 
 /// Converts the process archive at a path into a new root with one process, to the other of the two formats.
@@ -47,6 +47,7 @@ pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write
     if target.exists() {
         return Err(ConvertError::Exists { path: target.to_owned() });
     }
+    tell_being_recorded(path, "what it records from now on is not converted", out)?;
     let archive = Archive::open(path)?;
     let converted = convert(&archive, target, lossy, out);
     if converted.is_err() {
@@ -57,15 +58,11 @@ pub fn run_convert(path: &Path, target: &Path, lossy: Lossy, out: &mut dyn Write
 }
 
 fn convert(archive: &Archive, target: &Path, lossy: Lossy, out: &mut dyn Write) -> Result<(), ConvertError> {
-    let files = |path: &Path| {
-        let path = path.to_owned();
-        move |reason| ConvertError::Files { path, reason }
-    };
     let manifest = archive.manifest();
     let process = process_dir(target, manifest.pid);
     if manifest.imported.is_some() && archive.path().join(hrr_format::upstream::archive::EVENTS_FILE).is_file() {
         let upstream = UpstreamArchive::open(archive.path())?;
-        translate(&upstream, &process).map_err(files(&process))?;
+        translate(&upstream, &process).map_err(Unwritable::at(&process))?;
         let root = RootManifest {
             version: manifest::ROOT_VERSION,
             capture_mode: "in-tree".to_owned(),
@@ -79,13 +76,15 @@ fn convert(archive: &Archive, target: &Path, lossy: Lossy, out: &mut dyn Write) 
             }],
         };
         let file = target.join(manifest::FILE);
-        root.write(&file).map_err(files(&file))?;
+        root.write(&file).map_err(Unwritable::at(&file))?;
         let written = format!("{} records as {} native calls", upstream.len(), manifest.event_count);
-        writeln!(out, "[HRR] Converted {written} in {}", printable(&process.display().to_string()))
-            .map_err(files(target))?;
+        writeln!(out, "[HRR] Converted {written} in {}", printable(&process.display().to_string()))?;
         return Ok(());
     }
-    let written = write(archive, &process, lossy)?;
+    let written = write(archive, &process, lossy).map_err(|error| match error {
+        WriteError::Write { path, reason } => ConvertError::Files(Unwritable { path, reason }),
+        error => error.into(),
+    })?;
     writeln!(
         out,
         "[HRR] Converted {} calls and {} contents to the in-tree format, version {}, in {}",
@@ -93,10 +92,9 @@ fn convert(archive: &Archive, target: &Path, lossy: Lossy, out: &mut dyn Write) 
         written.contents,
         hrr_format::upstream::write::VERSION,
         printable(&process.display().to_string())
-    )
-    .map_err(files(target))?;
+    )?;
     for (what, count) in &written.losses {
-        writeln!(out, "[HRR]   lost: {count} x {}", printable(what)).map_err(files(target))?;
+        writeln!(out, "[HRR]   lost: {count} x {}", printable(what))?;
     }
     Ok(())
 }

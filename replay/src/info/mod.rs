@@ -19,6 +19,7 @@ mod tests;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use hrr_cli::Unwritable;
 use hrr_format::archive::{Archive, ArchiveError, ArchiveRoot, Damaged};
 use hrr_format::upstream::{UpstreamError, describe};
 use serde::Serialize;
@@ -82,16 +83,11 @@ pub enum InfoError {
     #[error("{0}")]
     Archive(#[from] ArchiveError),
     /// The output could not be written.
-    #[error("the output cannot be written: {0}")]
+    #[error("the output cannot be written: {0}; send it elsewhere")]
     Output(#[from] io::Error),
     /// Nor the tables.
-    #[error("{}: the tables cannot be written: {reason}", dir.display())]
-    Tables {
-        /// Where they were to be.
-        dir: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
+    #[error("{0}")]
+    Tables(#[from] Unwritable),
 }
 
 /// Describes what lies at a path: an archive, or a root with several processes. Stream files that are damaged are
@@ -127,8 +123,7 @@ pub fn print_path(path: &Path, options: &InfoOptions, out: &mut dyn Write) -> Re
 pub fn print_info(archive: &Archive, options: &InfoOptions, out: &mut dyn Write) -> Result<Condition, InfoError> {
     let summary = Summary::collect(archive);
     if let Some(dir) = &options.csv {
-        csv::write(archive, &summary, &options.filter, dir)
-            .map_err(|reason| InfoError::Tables { dir: dir.clone(), reason })?;
+        csv::write(archive, &summary, &options.filter, dir).map_err(Unwritable::at(dir))?;
     }
     match options.output {
         Output::Text => {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use hrr_format::archive::{Archive, ArchiveRoot, Damaged, Process};
 use hrr_format::record::marker;
+use hrr_format::repair::being_recorded;
 use serde::Serialize;
 
 use super::SCHEMA_VERSION;
@@ -25,6 +26,8 @@ struct Listed {
     pid: u64,
     parent_pid: Option<u64>,
     complete: bool,
+    /// Whether the process is still recording it.
+    being_recorded: bool,
     events: u64,
     blobs: u64,
     path: String,
@@ -72,7 +75,12 @@ impl Listing {
             vec![
                 process.pid.to_string(),
                 process.parent_pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-                if process.complete { "yes" } else { "no" }.to_owned(),
+                match (process.complete, process.being_recorded) {
+                    (true, _) => "yes",
+                    (false, true) => "not yet",
+                    (false, false) => "no",
+                }
+                .to_owned(),
                 process.events.to_string(),
                 process.blobs.to_string(),
                 printable(&process.path).into_owned(),
@@ -92,6 +100,8 @@ fn list(process: &Process) -> Listed {
         pid: process.pid,
         parent_pid: manifest.map(|manifest| manifest.parent_pid),
         complete: manifest.is_some_and(|manifest| manifest.complete),
+        being_recorded: manifest.is_some_and(|manifest| !manifest.complete)
+            && !being_recorded(&process.path).is_empty(),
         events: manifest.map_or(0, |manifest| manifest.event_count),
         blobs: manifest.map_or(0, |manifest| manifest.blob_count),
         path: process.path.display().to_string(),

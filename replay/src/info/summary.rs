@@ -8,6 +8,7 @@ use hrr_format::catalogue::{Effect, HandleKind, Policy, Returns, Role};
 use hrr_format::manifest::{Clock, Device, Imported, Runtime, Window};
 use hrr_format::record::{BlobRef, Presence, Record, SectionTag, flag, marker};
 use hrr_format::regions::{RegionKind, Regions};
+use hrr_format::repair::being_recorded;
 use hrr_format::stream_file::{ContentsMode, StreamFile};
 use serde::Serialize;
 
@@ -26,6 +27,11 @@ pub(super) struct Summary {
     pub(super) complete: bool,
     /// Whether the recording ended without closing its archive, and was repaired since.
     pub(super) repaired: bool,
+    /// Why the recording ended before its process, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stopped: Option<String>,
+    /// Whether the process is still recording it.
+    pub(super) being_recorded: bool,
     pub(super) contents: &'static str,
     pub(super) pid: u64,
     pub(super) parent_pid: u64,
@@ -240,6 +246,8 @@ impl Summary {
             archive: archive.path().display().to_string(),
             complete: manifest.complete,
             repaired: archive.repaired().is_some(),
+            stopped: manifest.stopped.clone(),
+            being_recorded: !manifest.complete && !being_recorded(archive.path()).is_empty(),
             contents: archive.contents().as_str(),
             pid: manifest.pid,
             parent_pid: manifest.parent_pid,

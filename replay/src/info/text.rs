@@ -124,6 +124,14 @@ fn write_head(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         }
         (true, 0) => "yes".to_owned(),
         (true, calls) => format!("yes, with {} that had not returned", counted(calls, "call")),
+        (false, calls) if summary.being_recorded => {
+            let calls = if calls == 0 { String::new() } else { format!(", and is inside {}", counted(calls, "call")) };
+            format!("no: process {} is still recording it{calls}; this is what it had recorded by now", summary.pid)
+        }
+        (false, _) if summary.stopped.is_some() => format!(
+            "no: the recording stopped before the process ended: {}",
+            printable(summary.stopped.as_deref().unwrap_or_default())
+        ),
         (false, 0) => "no: the process ended without closing its archive, or still runs".to_owned(),
         (false, calls) => {
             let calls = counted(calls, "call");

@@ -54,7 +54,7 @@ pub struct OrderLog {
 #[non_exhaustive]
 pub enum OrderLogError {
     /// The system's reason.
-    #[error("the order log cannot be read: {0}")]
+    #[error("the order log cannot be read: {0}; give the file that --log-order wrote")]
     Io(#[from] io::Error),
     /// A line is none of a log's.
     #[error("line {line} of the order log is not one of its lines: {reason}; --log-order writes such a file")]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use hrr_cli::Unwritable;
 use hrr_format::archive::ArchiveError;
 use hrr_format::packed::{PackedError, pack, unpack};
 use hrr_format::repair::{Condition, being_recorded, repair};
@@ -34,8 +35,11 @@ pub enum ToolError {
     /// A packed archive cannot be read.
     #[error("{0}")]
     Packed(#[from] PackedError),
+    /// The target could not be written.
+    #[error("{0}")]
+    Target(#[from] Unwritable),
     /// The output could not be written.
-    #[error("the output cannot be written: {0}")]
+    #[error("the output cannot be written: {0}; send it elsewhere")]
     Output(#[from] io::Error),
 }
 
@@ -66,6 +70,7 @@ pub fn run_repair(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
 /// # Errors
 /// [`ToolError`].
 pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> {
+    let is_under_way = tell_being_recorded(path, "what it records from now on is not looked at", out)?;
     let mut state = State::Good;
     let packed = verify_packed(path).err().map(|error| error.to_string());
     if let Some(error) = &packed {
@@ -90,7 +95,8 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
             printable(&name)
         )?;
         if *lost > 0 {
-            writeln!(out, "[HRR]   {lost} references to contents that were lost with the process")?;
+            let what = if is_under_way { "are not stored yet" } else { "were lost with the process" };
+            writeln!(out, "[HRR]   {lost} references to contents that {what}")?;
         }
         for fault in faults.iter().take(FAULTS_SHOWN) {
             writeln!(out, "[HRR]   {}", printable(fault))?;
@@ -106,16 +112,29 @@ pub fn run_verify(path: &Path, out: &mut dyn Write) -> Result<State, ToolError> 
     Ok(state)
 }
 
+/// Says of each process that still records to the archive what comes of it, and whether there is one.
+///
+/// # Errors
+/// Of the output.
+pub(crate) fn tell_being_recorded(archive: &Path, outcome: &str, out: &mut dyn Write) -> io::Result<bool> {
+    let pids = being_recorded(archive);
+    for pid in &pids {
+        writeln!(out, "[HRR] warning: process {pid} is still recording it: {outcome}")?;
+    }
+    Ok(!pids.is_empty())
+}
+
 /// Packs an archive into one file.
 ///
 /// # Errors
 /// [`ToolError`].
 pub fn run_pack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<(), ToolError> {
     let begun = Instant::now();
-    for pid in being_recorded(archive) {
-        writeln!(out, "[HRR] warning: process {pid} is still recording it: what it records from now on is not packed")?;
-    }
-    let packed = pack(archive, target)?;
+    tell_being_recorded(archive, "what it records from now on is not packed", out)?;
+    let packed = pack(archive, target).map_err(|error| match error {
+        ArchiveError::Packed(error) => of_target(error, target),
+        error => error.into(),
+    })?;
     let ratio = packed.file_bytes as f64 / packed.packed_bytes.max(1) as f64;
     writeln!(
         out,
@@ -132,13 +151,21 @@ pub fn run_pack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
+/// An error of packing or unpacking: where it is the target's, with what to do about it.
+fn of_target(error: PackedError, target: &Path) -> ToolError {
+    match error {
+        PackedError::Io { path, reason } if path.starts_with(target) => Unwritable { path, reason }.into(),
+        error => error.into(),
+    }
+}
+
 /// Unpacks a packed archive into a new directory.
 ///
 /// # Errors
 /// [`ToolError`].
 pub fn run_unpack(archive: &Path, target: &Path, out: &mut dyn Write) -> Result<(), ToolError> {
     let begun = Instant::now();
-    let unpacked = unpack(archive, target)?;
+    let unpacked = unpack(archive, target).map_err(|error| of_target(error, target))?;
     writeln!(
         out,
         "[HRR] Unpacked {} files of {} bytes into {} in {:.3} s",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use hrr_cli::{Unwritable, make_folder_of};
 
 use super::timeline::Format;
 
@@ -32,13 +33,8 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The file cannot be written.
-    #[error("{}: the timeline cannot be written: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    Io(#[from] Unwritable),
 }
 
 /// A timeline's file while it is written: one beside the path, renamed once it is whole.
@@ -76,13 +72,14 @@ impl TraceTarget {
     /// [`TraceError`].
     pub fn create(path: &Path) -> Result<Self, TraceError> {
         Self::check(path)?;
+        make_folder_of(path)?;
         let mut name = OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}.new", std::process::id()));
         let beside = path.with_file_name(name);
         // Kernels' names tell what a program does: for the owner alone, as archives are.
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
-        let file = BufWriter::new(file.map_err(|source| TraceError::Io { path: path.to_owned(), source })?);
+        let file = BufWriter::new(file.map_err(Unwritable::at(path))?);
         let out = match path.extension().is_some_and(|extension| extension == "gz") {
             true => Output::Compressed(GzEncoder::new(file, Compression::fast())),
             false => Output::Plain(file),
@@ -113,7 +110,7 @@ impl TraceTarget {
             fs::rename(&self.beside, &self.path)?;
             Ok(drawn)
         };
-        written().map_err(|source| TraceError::Io { path: self.path.clone(), source })
+        written().map_err(|reason| Unwritable { path: self.path.clone(), reason }.into())
     }
 }
 
@@ -150,7 +147,7 @@ mod tests {
             out.write_all(b"half")?;
             Err::<(), _>(io::Error::other("no more"))
         });
-        assert!(failed.unwrap_err().to_string().ends_with("cannot be written: no more"));
+        assert!(failed.unwrap_err().to_string().contains("t.json cannot be written: no more; "));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         TraceTarget::create(&path).unwrap().write(|out| out.write_all(b"whole")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");

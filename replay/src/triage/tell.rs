@@ -29,13 +29,13 @@ pub fn handler(files: Files) -> HangHandler {
         if let Some(file) = &files.triage {
             let json = serde_json::to_vec_pretty(diagnosis).map_err(std::io::Error::from);
             if let Err(error) = json.and_then(|json| std::fs::write(file, json)) {
-                let _ = writeln!(err, "[HRR] {}: the diagnosis cannot be written: {error}", file.display());
+                let _ = writeln!(err, "[HRR] {}", hrr_cli::Unwritable::at(file)(error));
             }
         }
         if let Some((file, report)) = &files.report
             && let Err(error) = with_diagnosis(report, diagnosis).write(file)
         {
-            let _ = writeln!(err, "[HRR] failed to write the report: {error}");
+            let _ = writeln!(err, "[HRR] {error}");
         }
     })
 }

@@ -136,8 +136,12 @@ fn check_process(archive: &Archive, text: &mut String) -> bool {
         *text += &format!("  and {more} more: hrr-playback {} --verify\n", quoted(archive.path()));
     }
     if report.lost > 0 {
-        *text +=
-            &format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost);
+        *text += &match being_recorded(archive.path()).is_empty() {
+            true => {
+                format!("  lost: {} contents that calls refer to were not stored, or were damaged since\n", report.lost)
+            }
+            false => format!("  {} contents that calls refer to are not stored yet\n", report.lost),
+        };
     }
     state.is_good() && is_there && report.lost == 0
 }
@@ -157,6 +161,10 @@ fn details(archive: &Archive, state: State) -> String {
         State::Incomplete if !being_recorded(archive.path()).is_empty() => {
             format!("{counts} so far; process {} is still recording it", manifest.pid)
         }
+        State::Incomplete if manifest.stopped.is_some() => format!(
+            "{counts}; the recording stopped before the process ended: {}; hrr-playback {path} --info says what is there",
+            manifest.stopped.as_deref().unwrap_or_default()
+        ),
         State::Incomplete => format!(
             "{counts}; the process did not end by itself, or still runs; hrr-playback {path} --info names what was in flight"
         ),

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hrr_cli::Generate;
 
@@ -110,9 +109,13 @@ pub(crate) fn main() -> ExitCode {
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Where nothing can be printed, nobody reads it.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(OWN_FAILURE) } else { ExitCode::SUCCESS };
+            let Some(refusal) = hrr_cli::refusal(&error, "hrr-capture") else {
+                // Where help cannot be printed, nobody reads it.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            };
+            eprintln!("hrr-capture: {refusal}");
+            return ExitCode::from(OWN_FAILURE);
         }
     };
     match arguments.action {
@@ -129,7 +132,7 @@ fn generate(what: Option<Generate>) -> ExitCode {
     let written = what.map(|what| hrr_cli::generate(what, Arguments::command(), &VARIABLES, &mut std::io::stdout()));
     match written {
         Some(Err(error)) => {
-            eprintln!("hrr-capture: {error}");
+            eprintln!("hrr-capture: the output cannot be written: {error}; send it elsewhere");
             ExitCode::from(OWN_FAILURE)
         }
         _ => ExitCode::SUCCESS,
@@ -140,11 +143,21 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     let none = OsString::new();
     let (name, rest) = arguments.program.split_first().unwrap_or((&none, &[]));
     if name.is_empty() && arguments.output.is_none() {
-        let text = "give -o DIR, or the program, after which the directory is named";
-        let _ = Arguments::command().error(ErrorKind::MissingRequiredArgument, text).print();
+        eprintln!(
+            "hrr-capture: give -o DIR, or the program, after which the directory is named; see hrr-capture --help"
+        );
         return Ok(ExitCode::from(OWN_FAILURE));
     }
+    if let Some(word) = misplaced(&arguments.program, &std::env::args_os().collect::<Vec<_>>()) {
+        eprintln!(
+            "[HRR capture] {word} is given to {0}; put it before the program to give it to hrr-capture, or write -- before {0}",
+            name.to_string_lossy()
+        );
+    }
     let output = arguments.output.clone().unwrap_or_else(|| default_output(name));
+    if let Some(typed) = &arguments.output {
+        Interception::check_pattern(typed)?;
+    }
     let content_wanted =
         std::env::var_os("HIP_HRR_CAPTURE_CONTENT").is_some_and(|value| !value.is_empty() && value != "0");
     if content_wanted && !arguments.content && arguments.flight_recorder.is_none() {
@@ -181,9 +194,55 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
     Ok(ExitCode::from(ended.exit_code()))
 }
 
+/// The word right behind the program, where it is an option of this launcher and no `--` says that it is the program's.
+fn misplaced(program: &[OsString], typed: &[OsString]) -> Option<String> {
+    let [name, word, ..] = program else { return None };
+    let at = typed.windows(2).position(|pair| pair == [name.clone(), word.clone()])?;
+    if typed[..at].iter().any(|before| before == "--") {
+        return None;
+    }
+    let text = word.to_str()?;
+    let option = text.split('=').next().unwrap_or(text);
+    let command = Arguments::command();
+    // Help and version are asked of programs as of this one, and are no arguments here until the command is built.
+    let known = command.get_arguments().filter(|argument| !argument.is_hide_set()).any(|argument| {
+        let aliases = argument.get_visible_aliases().unwrap_or_default();
+        let long = option.strip_prefix("--");
+        long.is_some_and(|long| argument.get_long() == Some(long) || aliases.contains(&long))
+            || argument.get_short().is_some_and(|short| option == format!("-{short}"))
+    });
+    known.then(|| option.to_owned())
+}
+
 /// The program's name and `.hrr`.
 fn default_output(program: &std::ffi::OsStr) -> OsString {
     let mut name = std::path::Path::new(program).file_name().unwrap_or(program).to_owned();
     name.push(".hrr");
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_behind_the_program_is_told_unless_dashes_say_whose_it_is() {
+        let said = |words: &[&str], program: usize| {
+            let typed: Vec<OsString> = words.iter().map(OsString::from).collect();
+            misplaced(&typed[program..], &typed)
+        };
+        for (words, program, wanted) in [
+            (&["hrr-capture", "./app", "--content"][..], 1, Some("--content")),
+            (&["hrr-capture", "./app", "--contents", "x"], 1, Some("--contents")),
+            (&["hrr-capture", "-q", "./app", "--output=x"], 2, Some("--output")),
+            (&["hrr-capture", "./app", "-o", "x"], 1, Some("-o")),
+            (&["hrr-capture", "--", "./app", "--content"], 2, None),
+            (&["hrr-capture", "--content", "./app", "--size", "--content"], 2, None),
+            (&["hrr-capture", "./app", "--help"], 1, None),
+            (&["hrr-capture", "./app", "--generate"], 1, None),
+            (&["hrr-capture", "./app"], 1, None),
+        ] {
+            assert_eq!(said(words, program).as_deref(), wanted, "{words:?}");
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! The environment that puts the recorder into a program.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::program::{Obstacle, Program};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// File name of the recorder.
 const LIBRARY: &str = "libhrr_capture.so";
@@ -23,7 +25,7 @@ pub(crate) enum InterceptionError {
         places: String,
     },
     /// The library that was named is not there.
-    #[error("--library {}: {reason}", path.display())]
+    #[error("--library {}: {reason}; give the path of {LIBRARY}", path.display())]
     LibraryUnreadable {
         /// What was named.
         path: PathBuf,
@@ -39,8 +41,19 @@ pub(crate) enum InterceptionError {
     /// The recorder would not begin, or would use something else than what was asked for.
     #[error("{0}")]
     Setting(String),
+    /// Something in the output's name looks like a pattern and is none.
+    #[error(
+        "--output: {0}; there are %pid%, %hostname%, %rank% and %env{{NAME}}%, and a name without % is taken as it is"
+    )]
+    OutputPattern(String),
+    /// The output is there and no directory.
+    #[error("--output {}: something else than a directory is there; give -o another name", path.display())]
+    OutputNoDirectory {
+        /// The output.
+        path: PathBuf,
+    },
     /// The output has no name.
-    #[error("--output: the directory's name is empty")]
+    #[error("--output: the directory's name is empty; give -o DIR, or leave it out")]
     OutputEmpty,
 }
 
@@ -64,12 +77,23 @@ impl Interception {
             return Err(InterceptionError::OutputEmpty);
         }
         let library = match library {
-            Some(path) => std::fs::canonicalize(path)
-                .map_err(|reason| InterceptionError::LibraryUnreadable { path: path.to_owned(), reason })?,
+            Some(path) => {
+                let unreadable = |reason| InterceptionError::LibraryUnreadable { path: path.to_owned(), reason };
+                let found = std::fs::canonicalize(path).map_err(unreadable)?;
+                // The loader would pass over anything else, and the program run unrecorded.
+                if !is_elf(&found).map_err(unreadable)? {
+                    return Err(unreadable(std::io::Error::other("it is no shared library")));
+                }
+                found
+            }
             None => find_library()?,
         };
         if library.to_string_lossy().contains([' ', ':', '\t', '\n']) {
             return Err(InterceptionError::LibraryPath { path: library });
+        }
+        // What a pattern stands for is known in the program only.
+        if !output.as_bytes().contains(&b'%') && Path::new(output).metadata().is_ok_and(|there| !there.is_dir()) {
+            return Err(InterceptionError::OutputNoDirectory { path: output.into() });
         }
         let output = std::path::absolute(output).map_or_else(|_| output.to_owned(), PathBuf::into_os_string);
         let mut variables =
@@ -96,6 +120,11 @@ impl Interception {
         let interception = Interception { variables, removed };
         interception.check()?;
         Ok(interception)
+    }
+
+    /// Refuses a name of the archive with a pattern that would stay in it as it is.
+    pub(crate) fn check_pattern(output: &OsStr) -> Result<(), InterceptionError> {
+        settings::unknown_pattern(output.as_bytes()).map_or(Ok(()), |what| Err(InterceptionError::OutputPattern(what)))
     }
 
     /// Reads the settings as the recorder will, while whoever gave them can still be told.
@@ -129,6 +158,13 @@ impl Interception {
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
+}
+
+/// Whether a file begins as programs and shared libraries do.
+fn is_elf(path: &Path) -> std::io::Result<bool> {
+    let mut first = Vec::new();
+    std::fs::File::open(path)?.take(4).read_to_end(&mut first)?;
+    Ok(first == b"\x7fELF")
 }
 
 /// The recorder first, then what the user preloads.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hrr_cli::size_text;
 use hrr_format::archive::{Archive, ArchiveRoot, Damaged};
+use hrr_format::packed::PackedFile;
 use hrr_format::stream_file::ContentsMode;
 
 use crate::check::{State, calls_of, quoted, state_of};
@@ -21,7 +23,7 @@ const LISTED: usize = 8;
 pub(crate) fn lines(program: &OsStr, ended: &Ended, report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let Ended::NotStarted { reason } = ended {
-        lines.push(format!("{PREFIX} Nothing was recorded: {} cannot be run: {reason}", program.to_string_lossy()));
+        lines.push(format!("{PREFIX} Nothing was recorded: {}", not_started(program, reason)));
         return lines;
     }
     for (pid, reason) in report.refused.iter().take(LISTED) {
@@ -43,6 +45,33 @@ pub(crate) fn lines(program: &OsStr, ended: &Ended, report: &Report) -> Vec<Stri
         lines.extend(root_lines(root, dirs));
     }
     lines
+}
+
+/// Why a program cannot be run, and what to do about it.
+fn not_started(program: &OsStr, reason: &std::io::Error) -> String {
+    let (path, shown) = (Path::new(program), program.to_string_lossy());
+    if is_archive(path) {
+        let quoted = quoted(path);
+        return format!("{shown} is an archive and no program; replay it with: hrr-playback {quoted}");
+    }
+    let remedy = match reason.kind() {
+        _ if path.is_dir() => "; it is a directory: name the program in it".to_owned(),
+        ErrorKind::NotFound if path.is_file() && !shown.contains('/') => format!("; in this directory it is ./{shown}"),
+        // The system says the same of a program and of what it is to be run by.
+        ErrorKind::NotFound if path.is_file() => "; the interpreter that it names is missing".to_owned(),
+        ErrorKind::NotFound => "; look at its path".to_owned(),
+        ErrorKind::PermissionDenied if path.is_file() => "; have it made executable, or name what runs it".to_owned(),
+        _ => String::new(),
+    };
+    format!("{shown} cannot be run: {reason}{remedy}")
+}
+
+/// Whether what was taken for a program is an archive, in any of its forms.
+fn is_archive(path: &Path) -> bool {
+    match path.is_dir() {
+        true => Archive::open_with(path, Damaged::Tolerate).is_ok() || ArchiveRoot::open(path).is_ok(),
+        false => PackedFile::open(path).is_ok(),
+    }
 }
 
 /// What is said where the recorder had no file to tell its side in.
@@ -75,7 +104,8 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
         calls += calls_of(&archive);
         threads += archive.streams().len();
         let state = state_of(&archive);
-        open += usize::from(state == State::Incomplete);
+        // One whose recording stopped has been told above, with the reason.
+        open += usize::from(state == State::Incomplete && archive.manifest().stopped.is_none());
         rows.push(format!(
             "{PREFIX}   {}: {} calls, {}, {state}",
             dir.file_name().unwrap_or_default().to_string_lossy(),

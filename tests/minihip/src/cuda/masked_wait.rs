@@ -42,67 +42,70 @@ impl Width {
     }
 }
 
-/// `minihip_wait_32` and `minihip_wait_64` (address, value, mask, condition): until the masked word is the value, or not
-/// below it by its signed difference, as the driver compares.
-const CODE: &CStr = c"
-.version 6.3
-.target sm_70
-.address_size 64
-
-.visible .entry minihip_wait_32(.param .u64 param_address, .param .u64 param_value, .param .u64 param_mask, .param .u32 param_condition)
+/// `minihip_wait_32` or `minihip_wait_64` (address, value, mask, condition): until the masked word is the value, or not below it by
+/// its signed difference, as the driver compares.
+macro_rules! wait_kernel {
+    ($bits:literal) => {
+        concat!(
+            "\n.visible .entry minihip_wait_",
+            $bits,
+            "(.param .u64 param_address, .param .u64 param_value, .param .u64 param_mask, .param .u32 param_condition)
 {
-  .reg .pred %p<3>;
-  .reg .b32 %r<6>;
-  .reg .b64 %rd<3>;
-  ld.param.u64 %rd1, [param_address];
-  cvta.to.global.u64 %rd2, %rd1;
-  ld.param.u32 %r1, [param_value];
-  ld.param.u32 %r2, [param_mask];
-  ld.param.u32 %r3, [param_condition];
-  setp.eq.u32 %p1, %r3, 1;
+  .reg .pred %is_equal, %is_there;
+  .reg .b32 %condition;
+  .reg .b64 %generic, %address;
+  .reg .b",
+            $bits,
+            " %value, %mask, %word, %difference;
+  ld.param.u64 %generic, [param_address];
+  cvta.to.global.u64 %address, %generic;
+  ld.param.u",
+            $bits,
+            " %value, [param_value];
+  ld.param.u",
+            $bits,
+            " %mask, [param_mask];
+  ld.param.u32 %condition, [param_condition];
+  setp.eq.u32 %is_equal, %condition, 1;
 LOOK:
-  ld.acquire.sys.global.u32 %r4, [%rd2];
-  and.b32 %r4, %r4, %r2;
-  sub.s32 %r5, %r4, %r1;
-  setp.eq.s32 %p2, %r5, 0;
-  @%p2 bra THERE;
-  setp.gt.s32 %p2, %r5, 0;
-  @%p1 bra AGAIN;
-  @%p2 bra THERE;
+  ld.acquire.sys.global.u",
+            $bits,
+            " %word, [%address];
+  and.b",
+            $bits,
+            " %word, %word, %mask;
+  sub.s",
+            $bits,
+            " %difference, %word, %value;
+  setp.eq.s",
+            $bits,
+            " %is_there, %difference, 0;
+  @%is_there bra THERE;
+  setp.gt.s",
+            $bits,
+            " %is_there, %difference, 0;
+  @%is_equal bra AGAIN;
+  @%is_there bra THERE;
 AGAIN:
   nanosleep.u32 200;
   bra LOOK;
 THERE:
   ret;
 }
-
-.visible .entry minihip_wait_64(.param .u64 param_address, .param .u64 param_value, .param .u64 param_mask, .param .u32 param_condition)
-{
-  .reg .pred %p<3>;
-  .reg .b32 %r<2>;
-  .reg .b64 %rd<7>;
-  ld.param.u64 %rd1, [param_address];
-  cvta.to.global.u64 %rd2, %rd1;
-  ld.param.u64 %rd3, [param_value];
-  ld.param.u64 %rd4, [param_mask];
-  ld.param.u32 %r1, [param_condition];
-  setp.eq.u32 %p1, %r1, 1;
-LOOK:
-  ld.acquire.sys.global.u64 %rd5, [%rd2];
-  and.b64 %rd5, %rd5, %rd4;
-  sub.s64 %rd6, %rd5, %rd3;
-  setp.eq.s64 %p2, %rd6, 0;
-  @%p2 bra THERE;
-  setp.gt.s64 %p2, %rd6, 0;
-  @%p1 bra AGAIN;
-  @%p2 bra THERE;
-AGAIN:
-  nanosleep.u32 200;
-  bra LOOK;
-THERE:
-  ret;
+"
+        )
+    };
 }
-";
+
+/// The kernels of both widths.
+const CODE: &CStr = {
+    let code =
+        concat!("\n.version 6.3\n.target sm_70\n.address_size 64\n", wait_kernel!("32"), wait_kernel!("64"), "\0");
+    match CStr::from_bytes_with_nul(code.as_bytes()) {
+        Ok(code) => code,
+        Err(_) => panic!("the text holds no NUL besides its last byte"),
+    }
+};
 
 /// The functions of both widths, by device; an error where the driver took no such code.
 static FUNCTIONS: Mutex<Option<HashMap<usize, HipResult<[usize; 2]>>>> = Mutex::new(None);
