@@ -9,11 +9,11 @@ use clap::Parser;
 use hrr_benches::program::Built;
 use hrr_benches::rows::{Bench, GROUPS};
 use hrr_benches::table::{Row, text};
-use hrr_replay::runtime::Runtime;
+use hrr_replay::machine::runtime::Runtime;
 
 /// As in `hrr-playback`, parts of which are measured in this process.
 #[global_allocator]
-static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages;
+static MEMORY: hrr_replay::memory::large_pages::LargePages = hrr_replay::memory::large_pages::LargePages;
 
 /// Measures what recording and replaying cost, each row against a baseline of the same run.
 #[derive(Debug, Parser)]

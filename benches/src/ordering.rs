@@ -14,13 +14,13 @@ use std::time::Duration;
 use hrr_benches::chain::chains;
 use hrr_benches::synthetic::{Shape, write_archive};
 use hrr_format::archive::Archive;
+use hrr_replay::machine::runtime::Runtime;
 use hrr_replay::measure::Hands;
-use hrr_replay::runtime::Runtime;
 use hrr_replay::{OrderMode, ReplayOptions, measure, replay};
 
 /// As in `hrr-playback`.
 #[global_allocator]
-static MEMORY: hrr_replay::large_pages::LargePages = hrr_replay::large_pages::LargePages;
+static MEMORY: hrr_replay::memory::large_pages::LargePages = hrr_replay::memory::large_pages::LargePages;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let events = match std::env::args().nth(1) {

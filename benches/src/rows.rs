@@ -8,7 +8,7 @@ pub mod replay;
 use std::path::Path;
 use std::sync::Arc;
 
-use hrr_replay::runtime::Runtime;
+use hrr_replay::machine::runtime::Runtime;
 
 use crate::program::Built;
 use crate::table::Row;

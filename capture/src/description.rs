@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use hrr_format::manifest::{Device, Runtime};
 
-use crate::real;
+use crate::interception::real;
 use crate::runtime::{self, LastError};
 
 /// More than `hipDeviceProp_t` takes in any version.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 pub(crate) use held::hold;
 
-use crate::quiet_write::quietly;
+use crate::guest::quiet_write::quietly;
 
 /// Mode of files.
 const FILE_MODE: libc::c_uint = 0o600;

@@ -16,8 +16,8 @@ use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::quiet_write::quietly;
-use crate::unnoticed::Unnoticed;
+use crate::guest::quiet_write::quietly;
+use crate::guest::unnoticed::Unnoticed;
 
 const VARIABLE: &CStr = c"HIP_HRR_CAPTURE_JOURNAL";
 

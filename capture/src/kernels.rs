@@ -14,10 +14,10 @@ use hrr_format::code_object::{ArgKind, KernelArg, KernelSignature, explicit_byte
 use hrr_format::kernel_table;
 
 use crate::files::GuardedFile;
+use crate::guest::small_stack::with_own_stack_or_stop;
+use crate::guest::unnoticed::Unnoticed;
 use crate::handle_table::HandleTable;
 use crate::plan::KernelWord;
-use crate::small_stack::with_own_stack_or_stop;
-use crate::unnoticed::Unnoticed;
 
 /// A code object of the program.
 #[derive(Debug)]

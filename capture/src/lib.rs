@@ -2,54 +2,43 @@
 //!
 //! | idea | modules |
 //! |---|---|
-//! | getting between a program and HIP | [`shims`], [`real`], [`tables`], [`runtime`], [`dlsym`], [`elf`] |
-//! | whether and where to record, and saying so | [`config`], [`settings`], [`notice`], [`journal`] |
-//! | one process's recording, from first call to exit | [`process`], [`inherited`], [`process_end`], [`manifest`], [`description`], [`alive`] |
+//! | getting between a program and HIP | [`interception::shims`], [`interception::real`], [`interception::tables`], [`runtime`], [`interception::dlsym`], [`interception::elf`] |
+//! | whether and where to record, and saying so | [`config`], [`settings`], [`guest::notice`], [`journal`] |
+//! | one process's recording, from first call to exit | [`process`], [`inherited`], [`process_end`], [`manifest`], [`description`], [`guest::alive`] |
 //! | one call | [`recorder`], [`polling`], [`plan`], [`sections`], [`capture_info`], [`hooks`], [`clock`] |
 //! | kernels and their arguments | [`kernels`], [`handle_table`], [`enumeration`], [`launch`] |
 //! | contents, and what tells whose they are | [`contents`] |
 //! | recording only a part | [`window`], [`ring`] |
-//! | memory when there is none | [`reserve`] |
-//! | one thread's stream file | [`writer`], [`files`], [`threads`], [`small_stack`] |
+//! | memory when there is none | [`guest::reserve`] |
+//! | one thread's stream file | [`writer`], [`files`], [`guest::threads`], [`guest::small_stack`] |
 
-mod alive;
 mod assembled_launch;
 mod capture_info;
 mod clock;
 mod config;
 mod contents;
 mod description;
-mod dlsym;
-mod elf;
 mod enumeration;
 mod files;
+pub(crate) mod guest;
 mod handle_table;
 mod hooks;
 mod inherited;
+pub(crate) mod interception;
 mod journal;
 mod kernels;
 mod launch;
 mod manifest;
-mod notice;
 mod os_handle;
 mod plan;
 mod polling;
 mod process;
 mod process_end;
-mod quiet_write;
-mod real;
 mod recorder;
-mod reserve;
 mod ring;
 mod runtime;
-mod sanitizers;
 mod sections;
 mod settings;
-mod shims;
-mod small_stack;
-mod tables;
-mod threads;
-mod unnoticed;
 mod window;
 mod writer;
 

@@ -13,7 +13,7 @@ use hrr_format::manifest::{
 use crate::contents::host_memory::Counters;
 use crate::files::{self, GuardedFile};
 use crate::process::{self, Process};
-use crate::{clock, config, tables};
+use crate::{clock, config, interception::tables};
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::alive::Alive;
 use crate::clock::Origin;
 use crate::config::Config;
 use crate::contents::allocations::Allocations;
@@ -22,6 +21,7 @@ use crate::contents::graph_copies::GraphCopies;
 use crate::contents::host_memory::HostMemory;
 use crate::contents::pending_results::PendingResults;
 use crate::description::Description;
+use crate::guest::alive::Alive;
 use crate::kernels::Kernels;
 use crate::manifest::Written;
 use crate::ring::Rings;

@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use crate::shims::id;
-use crate::{real, recorder};
+use crate::interception::shims::id;
+use crate::{interception::real, recorder};
 
 /// `hipErrorNotReady`.
 pub(crate) const NOT_READY: i32 = 600;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::device_map::DeviceMap;
 use crate::environment::{VariableError, number};
-use crate::placement::PlacementPolicy;
+use crate::machine::device_map::DeviceMap;
+use crate::memory::placement::PlacementPolicy;
 
 /// `HIP_HRR_REPLAY_ALLOC_PAD_FACTOR` is at most this.
 const MAX_PAD_FACTOR: u64 = 4096;

@@ -8,31 +8,31 @@ use hrr_format::archive::{Archive, ArchiveError};
 
 use hrr_perf::report::{D2hReport, DeviceReport, RunReport, RuntimeReport};
 
-use crate::addresses::RecordedAddresses;
 use crate::campaign::{Campaign, Ran, Session};
 use crate::choices::{Choices, Synthetic};
 use crate::environment::VariableError;
-use crate::failure;
+use crate::machine::runtime::{Runtime, RuntimeError};
+use crate::machine::topology::PinPolicy;
+use crate::memory::addresses::RecordedAddresses;
 use crate::plan::annotate::RangeOption;
 use crate::plan::error::PlanError;
-pub use crate::plan::host_memory::HostMemoryCounts;
+pub use crate::plan::memory::host_memory::HostMemoryCounts;
+pub use crate::plan::memory::regions::RegionCounts;
 use crate::plan::order::OrderMode;
-pub use crate::plan::regions::RegionCounts;
 use crate::plan::shape::LeftOut;
 use crate::progress_line::{ProgressLine, Shown};
 use crate::report::gather::{Gathered, GpuTimes, Sections};
 use crate::report::gpu_timer::Keep;
 use crate::report::options::{Measure, Pace};
 use crate::report::order_log::OrderLog;
+use crate::results::failure;
+use crate::results::validate::Verdict;
 use crate::run::watchdog::Watch;
-use crate::runtime::{Runtime, RuntimeError};
 use crate::survey::Survey;
-use crate::topology::PinPolicy;
 use crate::trace::replayed::{self, Drawn};
 use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::trace::Live;
 use crate::triage::{HangHandler, TriageOptions};
-use crate::validate::Verdict;
 
 /// How to replay.
 #[derive(Clone, Debug, Default)]

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::prefetch;
+use crate::memory::prefetch;
+use crate::memory::slots::Slot;
 use crate::report::note::Note;
-use crate::slots::Slot;
 use crate::thunk::Thunk;
 
 /// Bits of [`Instruction::flags`].

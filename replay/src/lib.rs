@@ -1,8 +1,8 @@
 //! Reissues the HIP calls of an archive on matching worker threads and checks what the device produced.
 //!
 //! The way of an archive: [`plan`] turns its calls into sequences of instructions with every handle, address and wait
-//! resolved ([`slots`], [`instruction`]); [`stage`] puts recorded contents into host memory; [`run`] executes the sequences
-//! in the timed section, through the call thunks of [`thunk`] on a loaded [`runtime`]; [`validate`] compares results off that
+//! resolved ([`memory::slots`], [`instruction`]); [`memory::stage`] puts recorded contents into host memory; [`run`] executes the sequences
+//! in the timed section, through the call thunks of [`thunk`] on a loaded [`machine::runtime`]; [`results::validate`] compares results off that
 //! path. [`replay`] drives all of it, [`summary`] prints it, [`cli`] is the program around it; [`info`] and [`tools`] are what it does to
 //! archives besides.
 //!
@@ -11,7 +11,7 @@
 //! use std::sync::Arc;
 //!
 //! use hrr_format::archive::Archive;
-//! use hrr_replay::runtime::Runtime;
+//! use hrr_replay::machine::runtime::Runtime;
 //! use hrr_replay::{ReplayOptions, replay};
 //!
 //! let archive = Archive::open(Path::new("capture.hrr/pid-4711"))?;
@@ -26,49 +26,35 @@
 #[macro_use(eprint, eprintln)]
 extern crate hrr_cli;
 
-pub mod addresses;
 pub(crate) mod campaign;
 pub(crate) mod chaos;
 pub mod check_order;
 pub mod choices;
 pub mod cli;
-pub mod compare;
 pub mod convert;
-pub mod device_map;
 pub mod driver;
 pub mod environment;
-pub(crate) mod failure;
 pub mod info;
 pub(crate) mod instruction;
-#[doc(hidden)]
-pub mod large_pages;
 pub(crate) mod launched;
-mod layout;
-pub(crate) mod mappings;
+pub mod machine;
 #[doc(hidden)]
 pub mod measure;
-pub(crate) mod memory_node;
+pub mod memory;
 pub(crate) mod mutation;
-pub mod placement;
 pub mod plan;
-pub(crate) mod plausible;
-pub(crate) mod prefetch;
 pub mod processes;
 pub mod progress_line;
 pub(crate) mod repeat;
 pub mod report;
+pub mod results;
 pub(crate) mod run;
-pub mod runtime;
-pub(crate) mod slots;
-pub mod stage;
 pub mod summary;
 pub mod survey;
 pub(crate) mod thunk;
 pub mod tools;
-pub mod topology;
 pub mod trace;
 pub mod triage;
-pub mod validate;
 pub(crate) mod variables;
 
 pub use driver::{Outcome, ReplayError, ReplayOptions, replay};

@@ -7,14 +7,14 @@ use crossbeam::channel::Sender;
 use hrr_format::archive::Archive;
 
 use crate::instruction::{Chunk, Wait};
-pub use crate::plan::edges::Hands;
+use crate::machine::runtime::Runtime;
 use crate::plan::error::PlanError;
 use crate::plan::listing::listing;
 use crate::plan::order::OrderMode;
+pub use crate::plan::order::edges::Hands;
 use crate::plan::{Assignment, Check, Delivery, PlanSettings, Planner};
 use crate::run::progress::Progress;
 use crate::run::spinning::Cores;
-use crate::runtime::Runtime;
 use crate::survey::Survey;
 
 /// How long `count` waits take that are fulfilled when they are made, over `lanes` captured threads.
@@ -157,11 +157,11 @@ fn planner<'a>(
         device_count: DEVICES,
         budget_bytes: u64::MAX,
         choices: crate::choices::Choices::default(),
-        placement: Arc::new(crate::placement::Placement::off(Arc::clone(runtime))),
+        placement: Arc::new(crate::memory::placement::Placement::off(Arc::clone(runtime))),
         replaced: Vec::new(),
         annotate: crate::plan::annotate::Annotate::default(),
         triage: crate::plan::escort::TriagePlan::default(),
-        memory_nodes: crate::memory_node::MemoryNodes::default(),
+        memory_nodes: crate::machine::memory_node::MemoryNodes::default(),
         delayed: Arc::new(survey.delayed(archive)),
         direct_host_memory: survey.direct_host_memory,
         hands,

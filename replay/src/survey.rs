@@ -11,10 +11,10 @@ use hrr_format::stream_file::{Damage, StreamFile};
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
-use crate::addresses::joined;
-use crate::plan::bounds::MAX_ALLOCATION_BYTES;
-use crate::plan::looks::{Delayed, waits_for_value};
+use crate::memory::addresses::joined;
+use crate::plan::lower::bounds::MAX_ALLOCATION_BYTES;
 use crate::plan::lower::{RecordInputs, out_bytes, word_at};
+use crate::plan::order::looks::{Delayed, waits_for_value};
 
 /// What the records of an archive told.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Tells {
             "hipDeviceReset" | "hipDevicePrimaryCtxReset" => Tells::Reset,
             "hipMemAddressReserve" => Tells::Reservation,
             _ if waits_for_value(api) => Tells::WaitsForValue,
-            _ if crate::placement::is_placed_api(api) => Tells::Allocation,
+            _ if crate::memory::placement::is_placed_api(api) => Tells::Allocation,
             _ => Tells::Nothing,
         }
     }

@@ -25,8 +25,8 @@ use hrr_format::record::{BlobRef, Presence, SectionTag, marker};
 use hrr_format::record_builder::RecordBuilder;
 use hrr_format::stream_file::ContentsMode;
 use hrr_replay::info::{Calls, InfoOptions, Output, print_path};
-use hrr_replay::runtime::Runtime;
-use hrr_replay::topology::PinPolicy;
+use hrr_replay::machine::runtime::Runtime;
+use hrr_replay::machine::topology::PinPolicy;
 use hrr_replay::{OrderMode, Outcome, ReplayOptions, replay};
 
 use random::Random;

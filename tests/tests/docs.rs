@@ -132,3 +132,37 @@ fn every_link_between_pages_leads_somewhere() {
     }
     assert!(links > 20, "{links} links");
 }
+
+/// `a/{b,c}.rs` names two files.
+fn each_of(path: &str) -> Vec<String> {
+    match (path.find('{'), path.find('}')) {
+        (Some(open), Some(close)) if open < close => {
+            let (front, back) = (&path[..open], &path[close + 1..]);
+            path[open + 1..close].split(',').map(|part| format!("{front}{part}{back}")).collect()
+        }
+        _ => vec![path.to_owned()],
+    }
+}
+
+#[test]
+fn the_map_names_files_that_are_there() {
+    let root = built::repository();
+    let crates = ["format", "capture", "replay", "perf", "cli", "tests", "benches", "fuzz", "scripts", "docs"];
+    let files: Vec<_> = crates.iter().flat_map(|name| files::below(&root.join(name))).collect();
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let is_path = |quoted: &&str| quoted.ends_with(".rs") || (quoted.contains('/') && !quoted.contains(' '));
+    let mut named = 0;
+    for quoted in text.split('`').skip(1).step_by(2).filter(is_path) {
+        for path in each_of(quoted.trim_end_matches('/')) {
+            let inner = format!("/{path}");
+            // A file, a folder of some, or a module that is either.
+            let is_there = |file: &std::path::PathBuf| {
+                let file = file.to_string_lossy();
+                file.ends_with(&inner) || file.contains(&format!("{inner}/")) || file.ends_with(&format!("{inner}.rs"))
+            };
+            assert!(path.contains('*') || files.iter().any(is_there), "{path} is not there");
+            named += 1;
+        }
+    }
+    assert!(named > 60, "{named} named");
+}

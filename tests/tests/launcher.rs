@@ -449,7 +449,7 @@ fn what_a_killed_launcher_leaves_goes_at_the_next_start() {
     };
     // That of one that lives stays.
     start();
-    assert_eq!(journals(), [its.clone()]);
+    assert_eq!(journals(), std::slice::from_ref(&its));
     launched.kill().unwrap();
     launched.wait().unwrap();
     assert_eq!(journals(), [its]);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hrr_format::archive::Archive;
 use hrr_replay::OrderMode;
+use hrr_replay::machine::runtime::Runtime;
 use hrr_replay::measure::{Hands, plan_listing};
-use hrr_replay::runtime::Runtime;
 use hrr_tests::built;
 use hrr_tests::random_program::{Step, program};
 use hrr_tests::recording::{Contents, Scratch, record};

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hrr_format::archive::Archive;
-use hrr_replay::compare::{Comparison, Tolerance, compare};
 use hrr_replay::measure::Hands;
+use hrr_replay::results::compare::{Comparison, Tolerance, compare};
 use hrr_replay::{OrderMode, measure};
 
 use super::{Bench, bytes_under};

@@ -12,7 +12,7 @@ use super::pool::{Buffer, LONGEST_BYTES, Pool};
 use super::region::Region;
 use super::shared_copy::SharedCopy;
 use super::store::Store;
-use crate::{notice, process, threads};
+use crate::{guest::notice, guest::threads, process};
 
 /// Most writer threads.
 const MAX_THREADS: usize = 8;

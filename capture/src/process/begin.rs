@@ -13,7 +13,6 @@ use hrr_format::stream_file::ContentsMode;
 use super::fork::install_fork_handler;
 use super::quiet::register_barrier;
 use super::{FORKED, GATE, PROCESS, Process, STARTING, current, gate};
-use crate::alive::Alive;
 use crate::clock::{self, Origin};
 use crate::config::{self, Config, Request};
 use crate::contents::allocations::Allocations;
@@ -22,11 +21,12 @@ use crate::contents::graph_copies::GraphCopies;
 use crate::contents::host_memory::HostMemory;
 use crate::contents::pending_results::PendingResults;
 use crate::description::Description;
+use crate::guest::alive::Alive;
 use crate::kernels::Kernels;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::Background;
-use crate::{files, inherited, journal, manifest, notice, plan, threads};
+use crate::{files, guest::notice, guest::threads, inherited, journal, manifest, plan};
 
 /// Directories tried where one with this process id exists (after `exec`, or from an earlier process).
 const MAX_DIRECTORIES: u32 = 1000;

@@ -8,9 +8,9 @@ use hrr_format::archive::stream_path;
 use hrr_format::stream_file::StreamHeader;
 
 use super::{PROCESS, Process, stop};
-use crate::unnoticed::Unnoticed;
+use crate::guest::unnoticed::Unnoticed;
 use crate::writer::{StreamIdentity, ThreadStream};
-use crate::{clock, files, notice, recorder};
+use crate::{clock, files, guest::notice, recorder};
 
 /// The thread-exit key plus one; zero before it exists.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);

@@ -11,10 +11,10 @@ use crate::contents::graph_copies::{self, GraphCopy};
 use crate::contents::host_memory::{self, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited, Writer};
+use crate::guest::unnoticed::Unnoticed;
 use crate::hooks::{GraphHook, Hook, HookCall};
 use crate::plan::{OrderRole, Plan, Route};
 use crate::sections::{Draft, Transfers};
-use crate::unnoticed::Unnoticed;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process, runtime};
 

@@ -12,10 +12,10 @@ use hrr_format::record::{
 use super::Scratch;
 use super::around::{before_launch, before_work, reaches_out};
 use crate::contents::host_memory;
+use crate::guest::unnoticed::Unnoticed;
 use crate::os_handle::file_of;
 use crate::plan::Plan;
 use crate::sections::{self, Draft, Source};
-use crate::unnoticed::Unnoticed;
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process};
 

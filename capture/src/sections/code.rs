@@ -12,7 +12,7 @@ use super::host_sides::inline;
 use super::{Drafting, Source};
 use crate::contents::memory::Trust;
 use crate::contents::region::Region;
-use crate::small_stack::with_own_stack_or_stop;
+use crate::guest::small_stack::with_own_stack_or_stop;
 
 /// Longest module file in bytes that is read.
 const MAX_MODULE_BYTES: u64 = 4 << 30;

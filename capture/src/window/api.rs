@@ -7,8 +7,8 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::trigger::{self, Wanted};
+use crate::guest::unnoticed::Unnoticed;
 use crate::settings::Trigger;
-use crate::unnoticed::Unnoticed;
 use crate::{config, process, recorder};
 
 /// The window is open, or closed, as was asked for.

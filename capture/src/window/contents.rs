@@ -10,8 +10,8 @@ use super::holders::{Holders, Kind};
 use super::objects::Objects;
 use super::preamble::Preamble;
 use crate::contents::blob_writer::BlobWriter;
+use crate::interception::shims::id;
 use crate::runtime::{self, ArrayShape, LastError, Memcpy3DParms};
-use crate::shims::id;
 
 /// Longest memory in bytes that one copy restores.
 const COPY_BYTES: u64 = 16 << 20;

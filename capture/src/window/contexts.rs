@@ -7,7 +7,7 @@ use hrr_format::catalogue::Api;
 use hrr_format::record::{DEVICE_AFTER, Presence, SectionTag, flag, offset};
 use hrr_format::record_builder::RecordBuilder;
 
-use crate::shims::id;
+use crate::interception::shims::id;
 
 /// Stands for a host address that no replay looks at, where a null pointer would mean something.
 const SOME_ADDRESS: u64 = 16;

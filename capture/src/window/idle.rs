@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{notice, runtime, threads};
+use crate::{guest::notice, guest::threads, runtime};
 
 /// A thread waits for the devices.
 static WAITING: AtomicBool = AtomicBool::new(false);

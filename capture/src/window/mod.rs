@@ -39,7 +39,7 @@ use crate::plan::Plan;
 use crate::process::{self, Process};
 use crate::settings::Trigger;
 use crate::writer::ThreadStream;
-use crate::{manifest, notice, small_stack};
+use crate::{guest::notice, guest::small_stack, manifest};
 use holders::Holders;
 use idle::For;
 use objects::Objects;

@@ -15,9 +15,9 @@ use hrr_format::record_builder::RecordBuilder;
 use super::holders::Holders;
 use super::objects::Objects;
 use crate::clock;
+use crate::interception::shims::id;
 use crate::process::{self, Process};
 use crate::runtime::{self, LastError};
-use crate::shims::id;
 use crate::window;
 use crate::writer::ThreadStream;
 

@@ -9,7 +9,7 @@
 use std::io;
 
 use crate::files::{GuardedFile, check};
-use crate::quiet_write::quietly;
+use crate::guest::quiet_write::quietly;
 
 /// Allocation granularity of segments in bytes; a multiple of the page size of every x86-64 system.
 pub(crate) const GRANULE_BYTES: usize = 64 << 10;

@@ -15,8 +15,8 @@ use hrr_format::stream_file::{HEADER_BYTES, StreamHeader, offset};
 use super::background::Background;
 use super::segment::{GRANULE_BYTES, Segment};
 use crate::files::GuardedFile;
+use crate::guest::unnoticed::{SignalsBlocked, Unnoticed};
 use crate::recorder::Scratch;
-use crate::unnoticed::{SignalsBlocked, Unnoticed};
 
 /// Length of the first segment in bytes, header page included.
 const FIRST_SEGMENT_BYTES: usize = 2 * GRANULE_BYTES;

@@ -8,12 +8,12 @@ use super::{Campaign, Session};
 use crate::plan::teardown::TornDown;
 use crate::report::gpu_timer::{Keep, Resolved};
 use crate::report::meter::Measured;
+use crate::results::validate::Verdict;
 use crate::run::section::Run;
 use crate::run::{Failure, Shared};
 use crate::trace::taken::RunTaken;
 use crate::triage::diagnosis::Phase;
 use crate::triage::own_calls;
-use crate::validate::Verdict;
 
 /// What one run came to.
 pub(crate) struct Ran {

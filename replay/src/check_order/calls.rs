@@ -12,8 +12,8 @@ use hrr_format::code_object::ArgKind;
 use hrr_format::record::{Presence, Record, Section, SectionTag};
 use rustc_hash::FxHashMap;
 
-use crate::plan::looks::Span;
 use crate::plan::lower::RecordInputs;
+use crate::plan::order::looks::Span;
 
 /// `hipStreamNonBlocking`.
 const NON_BLOCKING: u64 = 1;

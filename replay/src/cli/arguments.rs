@@ -6,12 +6,12 @@ use clap::{Parser, ValueEnum};
 use hrr_cli::{Generate, whole};
 
 use crate::choices::{Replacement, Synthetic};
-use crate::device_map::DeviceMap;
 use crate::info::{EventRange, Glob};
+use crate::machine::device_map::DeviceMap;
+use crate::machine::topology::PinPolicy;
 use crate::plan::order::OrderMode;
 use crate::processes::Rank;
 use crate::report::options::Pace;
-use crate::topology::PinPolicy;
 
 const EXAMPLES: &str = "\
 Examples:

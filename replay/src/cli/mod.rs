@@ -18,7 +18,6 @@ use hrr_format::archive::{Archive, Damaged};
 use hrr_format::upstream::write::Lossy;
 use hrr_perf::report::RunReport;
 
-use crate::addresses::RecordedAddresses;
 use crate::check_order;
 use crate::choices::{
     Choices, GuardAlignment, Guarded, Guards, NewMemory, RegionPolicy, WarnUntranslated, refuse_unsupported,
@@ -28,8 +27,11 @@ use crate::driver::{ReplayOptions, replay};
 use crate::environment::{self, VariableError};
 use crate::info::{Calls, Condition, EventRange, Filter, InfoError, InfoOptions, Output, print_path};
 use crate::launched;
-use crate::layout;
-use crate::placement::PlacementPolicy;
+use crate::machine::runtime::Runtime;
+use crate::machine::topology;
+use crate::memory::addresses::RecordedAddresses;
+use crate::memory::layout;
+use crate::memory::placement::PlacementPolicy;
 use crate::plan::annotate::RangeOption;
 use crate::plan::order::OrderMode;
 use crate::processes;
@@ -37,11 +39,9 @@ use crate::progress_line::ProgressLine;
 use crate::report::options::Measure;
 use crate::report::order_log::OrderLog;
 use crate::run::watchdog;
-use crate::runtime::Runtime;
 use crate::summary;
 use crate::survey::Survey;
 use crate::tools::{self, State};
-use crate::topology;
 use crate::trace::replayed::Drawn;
 use crate::trace::target::{TraceError, TraceTarget};
 use crate::triage::{DeviceSyncs, HangHandler, MarkPolicy, SyncAfter, Tracing, TriageOptions, tell};

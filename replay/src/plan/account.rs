@@ -83,7 +83,7 @@ impl IssuedCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::draft::{Draft, Issue};
+    use crate::plan::lower::draft::{Draft, Issue};
 
     fn chunk(calls: &[(u64, &'static Api, u16)]) -> Chunk {
         unsafe fn nothing(_: *const std::ffi::c_void, _: *const u64) -> crate::thunk::Outcome {

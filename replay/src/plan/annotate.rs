@@ -7,8 +7,8 @@ use hrr_format::catalogue::{Api, Effect, Role};
 use hrr_format::record::{Record, SectionTag};
 
 use super::Planner;
+use super::lower::special::Special;
 use super::lower::{Call, Lowering};
-use super::special::Special;
 use crate::instruction::{Chunk, Wait, flag};
 use crate::report::note::{CopyClass, Direction, Note, StreamLabel, StreamWord, Work};
 

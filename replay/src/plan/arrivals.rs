@@ -11,11 +11,11 @@ use hrr_format::catalogue::Effect;
 use hrr_format::record::{Record, SectionTags};
 
 use super::Assignment;
-use super::edges::Hands;
-use super::looks::Delayed;
 use super::lower::copies_host_memory;
+use super::order::edges::Hands;
+use super::order::looks::Delayed;
 use super::timeline::{Point, Timeline};
-use crate::prefetch;
+use crate::memory::prefetch;
 use crate::triage::event_index::EventIndex;
 
 /// Points read together.

@@ -1,6 +1,6 @@
 //! Why an archive cannot be replayed.
 
-use crate::stage::StageError;
+use crate::memory::stage::StageError;
 
 /// A call that cannot be replayed, with its place in the archive.
 #[derive(Debug, thiserror::Error)]

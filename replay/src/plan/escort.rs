@@ -9,12 +9,12 @@ use std::sync::Arc;
 use hrr_format::catalogue::{Api, Effect};
 
 use super::Planner;
-use super::dependency::StreamKey;
-use super::draft::{Draft, Issue};
 use super::error::Refusal;
+use super::lower::draft::{Draft, Issue};
+use super::lower::special::Special;
 use super::lower::{Call, padded_copy};
 use super::order::OrderMode;
-use super::special::Special;
+use super::order::dependency::StreamKey;
 use crate::info;
 use crate::instruction::{Chunk, Wait, flag};
 use crate::thunk::{THUNKS, Thunk};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::instruction::Chunk;
-use crate::slots::Slot;
+use crate::memory::slots::Slot;
 
 /// Numbers of what has no other name in the text.
 #[derive(Debug, Default)]

@@ -1,18 +1,50 @@
 //! From a recorded call to an instruction: every argument by the role its parameter has.
+//!
+//! * [`draft`]: an instruction in the making
+//! * [`handle`], [`memory`], [`allocation`], [`structs`], [`nested`]: arguments by what they are, and what structs point to
+//! * [`launch`]: kernel arguments; [`kernel_room`]: room for what kernels really take
+//! * [`bounds`]: nothing of that reaches past the memory laid out for it
+//! * [`special`]: calls that no role says all of
+//! * [`own_thread`]: what HIP keeps for each OS thread; [`contexts`]: which device they make current
+//! * [`enumeration`]: functions and kernels that were had by enumeration
+//! * [`kernel_choice`], [`listed_node`], [`empty_node`]: kernels left out or replaced
+//! * [`ipc`], [`shared`]: handles by which processes share memory and events
+//! * [`capture_info`]: nodes of a capture under way; [`device_resource`]: shares of a device
+
+pub(crate) mod allocation;
+pub(crate) mod bounds;
+pub(crate) mod capture_info;
+pub(crate) mod contexts;
+pub(crate) mod device_resource;
+pub(crate) mod draft;
+pub(crate) mod empty_node;
+pub(crate) mod enumeration;
+pub(crate) mod handle;
+pub(crate) mod ipc;
+pub(crate) mod kernel_choice;
+pub(crate) mod kernel_room;
+pub(crate) mod launch;
+pub(crate) mod listed_node;
+pub(crate) mod memory;
+pub(crate) mod nested;
+pub(crate) mod own_thread;
+pub(crate) mod shared;
+pub(crate) mod special;
+pub(crate) mod structs;
 
 use hrr_format::catalogue::{Api, HandleKind, MIN_BUFFER_BYTES, Role, STRUCTS, Size, SizeInputs};
 use hrr_format::record::{Presence, Record, SectionTag, SectionTags};
 
 use super::Planner;
-use super::address::Space;
-use super::capture_info::Told;
-use super::dependency::{CallFacts, StreamKey, Use};
-use super::draft::Draft;
 use super::error::Refusal;
+use super::memory::address::Space;
+use super::memory::placed::Placed;
 use super::objects::Definition;
-use super::placed::Placed;
+use super::order::dependency::{CallFacts, StreamKey, Use};
 use crate::instruction::{Chunk, Wait};
-use crate::stage::{Shape, poison_address};
+use crate::memory::stage::{Shape, poison_address};
+use capture_info::Told;
+use draft::Draft;
 
 /// `hipMemLocationTypeDevice`.
 const LOCATION_DEVICE: u32 = 1;
@@ -63,7 +95,7 @@ pub(crate) struct Lowering {
     /// An array of the runtime's own whose handles are wanted.
     pub(crate) told: Option<Told>,
     /// New device memory, to be filled: where its address is, and its size in bytes.
-    pub(crate) new_memory: Option<(crate::slots::Slot, u64)>,
+    pub(crate) new_memory: Option<(crate::memory::slots::Slot, u64)>,
     /// The device of the memory that is freed, which is what freeing it waits for.
     pub(crate) freed_on: Option<i32>,
 }
@@ -139,12 +171,12 @@ impl<'a> Planner<'a> {
                 Role::Opaque | Role::UserData => draft.set(param.word, 0),
                 // None at all is refused now as it was.
                 Role::Callback if value == 0 => {}
-                Role::Callback => draft.set(param.word, super::special::callback_address(call.api)),
+                Role::Callback => draft.set(param.word, special::callback_address(call.api)),
                 Role::Use(HandleKind::Stream) => {
                     self.lower_stream(call, chunk, draft, lowering, param.word, value, waits)?;
                 }
                 Role::Use(kind) => {
-                    let how = if super::special::changes_state(call.api, kind) { Use::Changes } else { Use::Reads };
+                    let how = if special::changes_state(call.api, kind) { Use::Changes } else { Use::Reads };
                     self.lower_handle(call, draft, lowering, param.word, kind, value, how)?;
                 }
                 Role::Destroy(kind) => {

@@ -9,14 +9,14 @@ use hrr_format::catalogue::{HandleKind, Role};
 use hrr_format::record::SectionTag;
 
 use super::Planner;
-use super::dependency::Use;
-use super::draft::{Draft, Issue};
 use super::error::Refusal;
+use super::lower::draft::{Draft, Issue};
+use super::lower::special::Special;
 use super::lower::{Call, Lowering, word_at};
 use super::objects::{Definition, Symbol};
-use super::special::Special;
-use crate::device_map::DeviceMap;
+use super::order::dependency::Use;
 use crate::instruction::{Chunk, Wait, flag};
+use crate::machine::device_map::DeviceMap;
 use crate::thunk::THUNKS;
 
 /// Where a twin's number stands in the recorded address that it goes by: above what addresses of programs use.

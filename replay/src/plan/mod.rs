@@ -1,90 +1,36 @@
 //! Planning: from the streams of an archive to sequences of instructions, one per worker.
 //!
-//! * [`account`]: what became of every call
-//! * [`timeline`]: all calls as entries and returns, merged over the captured threads
-//! * [`objects`]: what is live at each moment, and the slot it will have at replay
-//! * [`address`]: which allocation an address lies in
-//! * [`arrivals`]: the timeline, read ahead; [`looks`]: enqueues that a look at their stream did not see
-//! * [`order`], [`dependency`], [`visibility`], [`values`], [`knowledge`]: what each call must wait for; [`edges`] finds it beside
+//! * [`timeline`]: all calls as entries and returns, merged over the captured threads; [`arrivals`]: read ahead
 //! * [`assignment`]: which worker executes what
 //! * [`walk`], [`emit`]: from the timeline to instructions, and to the workers
-//! * [`lower`], [`lower_handle`], [`lower_memory`], [`lower_allocation`], [`lower_struct`], [`launch`], [`special`]: a call's
-//!   arguments, laid out with the words to patch
-//! * [`facts`]: what ordering needs to know of a call
+//! * [`objects`]: what is live at each moment, and the slot it will have at replay
+//! * [`memory`]: memory as the archive has it
+//! * [`lower`]: a call's arguments, laid out with the words to patch
+//! * [`order`]: which calls a call must come after
 //! * [`results`]: what is compared, and when
-//! * [`nested`]: what structs point to
-//! * [`own_thread`]: what HIP keeps for each OS thread
-//! * [`contexts`]: which device they make current
-//! * [`bounds`]: nothing of that reaches past the memory laid out for it
-//! * [`kernel_room`]: room for what kernels really take
-//! * [`host_memory`]: host memory that devices use directly
-//! * [`ipc`], [`shared`]: handles by which processes share memory and events
-//! * [`capture_info`]: nodes of a capture under way
-//! * [`graph_events`]: captures, and events that graphs record
-//! * [`contents`]: memory that has several names
-//! * [`regions`]: memory that another tool wrote down
-//! * [`listing`]: plans as text
-//! * [`draft`]: an instruction in the making
-//! * [`placed`]: memory that lies where it did, and what is found in uploads where some does not
-//! * [`enumeration`]: functions and kernels that were had by enumeration
-//! * [`kernel_choice`], [`listed_node`]: kernels left out or replaced
-//! * [`shape`]: replays without what was withheld
-//! * [`coverage`]: when staged host memory may be used again
-//! * [`escort`]: what goes with calls for triage
-//! * [`annotate`]: what measuring runs need to know
+//! * [`account`]: what became of every call
+//! * [`shape`]: replays without what was withheld; [`merged_devices`]: recorded devices that are one here
+//! * [`escort`]: what goes with calls for triage; [`annotate`]: what measuring runs need to know
 //! * [`teardown`]: what is left to destroy when the archive ends
+//! * [`listing`]: plans as text
 
 pub(crate) mod account;
-pub(crate) mod address;
 pub mod annotate;
 pub(crate) mod arrivals;
 pub(crate) mod assignment;
-pub(crate) mod bounds;
-pub(crate) mod capture_info;
-pub(crate) mod contents;
-pub(crate) mod contexts;
-pub(crate) mod coverage;
-pub(crate) mod dependency;
-pub(crate) mod device_resource;
-pub(crate) mod draft;
-pub(crate) mod edges;
 pub(crate) mod emit;
-mod empty_node;
-mod enumeration;
 pub mod error;
 pub(crate) mod escort;
-pub(crate) mod facts;
-mod graph_events;
-mod graph_host;
-pub(crate) mod host_memory;
-pub(crate) mod ipc;
-pub(crate) mod kernel_choice;
-pub(crate) mod kernel_room;
-pub(crate) mod knowledge;
-pub(crate) mod launch;
-pub(crate) mod listed_node;
 pub(crate) mod listing;
-pub(crate) mod looks;
 pub(crate) mod lower;
-pub(crate) mod lower_allocation;
-pub(crate) mod lower_handle;
-pub(crate) mod lower_memory;
-pub(crate) mod lower_struct;
+pub(crate) mod memory;
 pub(crate) mod merged_devices;
-pub(crate) mod nested;
 pub(crate) mod objects;
 pub mod order;
-pub(crate) mod own_thread;
-pub(crate) mod placed;
-pub(crate) mod regions;
 pub(crate) mod results;
 pub mod shape;
-pub(crate) mod shared;
-pub(crate) mod special;
 pub(crate) mod teardown;
 pub(crate) mod timeline;
-pub(crate) mod values;
-pub(crate) mod visibility;
 pub(crate) mod walk;
 
 use std::ops::Range;
@@ -100,28 +46,28 @@ use hrr_format::catalogue::APIS;
 use account::CallAccount;
 use annotate::{Annotate, Annotations};
 pub(crate) use assignment::Assignment;
-use coverage::Coverage;
-use edges::{EdgeFinder, EdgeSettings, Hands, Keep};
 use escort::TriagePlan;
-use kernel_room::KernelRooms;
-use looks::Delayed;
 use lower::Call;
+use lower::kernel_room::KernelRooms;
+use lower::special::{Special, Traits};
+use memory::coverage::Coverage;
+use memory::regions::{PlanRegions, RegionCounts};
 use merged_devices::Twins;
 use objects::{Definition, LaneState, Objects};
 use order::OrderMode;
-use regions::{PlanRegions, RegionCounts};
+use order::edges::{EdgeFinder, EdgeSettings, Hands, Keep};
+use order::looks::Delayed;
 pub(crate) use results::Check;
 use results::Pending;
-use special::{Special, Traits};
 use teardown::Teardown;
 
 use crate::choices::{Choices, RegionPolicy};
 use crate::instruction::{Chunk, Wait};
-use crate::memory_node::MemoryNodes;
+use crate::machine::memory_node::MemoryNodes;
+use crate::machine::runtime::Runtime;
+use crate::memory::placement::Placement;
+use crate::memory::stage::HostMemory;
 use crate::mutation::Mutation;
-use crate::placement::Placement;
-use crate::runtime::Runtime;
-use crate::stage::HostMemory;
 
 /// What planning found out, besides the instructions.
 #[derive(Debug, Default)]
@@ -184,9 +130,9 @@ pub(crate) struct Planned {
     /// The archive goes on behind the range.
     pub(crate) cut: bool,
     /// Host memory that devices use directly.
-    pub(crate) host_memory: host_memory::HostMemoryCounts,
+    pub(crate) host_memory: memory::host_memory::HostMemoryCounts,
     /// Memory that another tool wrote down.
-    pub(crate) regions: regions::RegionCounts,
+    pub(crate) regions: memory::regions::RegionCounts,
 }
 
 /// A call that has been entered and not yet returned, in the timeline.
@@ -211,8 +157,8 @@ pub(crate) struct Planner<'a> {
     lanes: Vec<LaneState>,
     open: Vec<Option<Open>>,
     pub(crate) host: HostMemory,
-    graph_events: graph_events::GraphEvents,
-    graph_host: graph_host::GraphHost,
+    graph_events: order::graph_events::GraphEvents,
+    graph_host: memory::graph_host::GraphHost,
     /// First addresses of the host memory that devices use directly, as far as the recorder has told of it.
     direct_host_memory: FxHashSet<u64>,
     images: FxHashMap<u64, usize>,
@@ -239,7 +185,7 @@ pub(crate) struct Planner<'a> {
     checks: Sender<Check>,
     pub(crate) choices: Choices,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    pub(crate) replaced: Vec<lower::kernel_choice::Replaced>,
     /// Handles of images in what the call at hand uploads: where they lie, and what they stand for.
     uploaded_images: Vec<(usize, objects::Handle)>,
     /// Nodes found by listing a graph, which may be empty ones where kernels are left out.
@@ -281,7 +227,7 @@ pub(crate) struct PlanSettings<'a> {
     /// Memory at recorded addresses.
     pub(crate) placement: Arc<Placement>,
     /// Kernels that take the place of recorded ones.
-    pub(crate) replaced: Vec<kernel_choice::Replaced>,
+    pub(crate) replaced: Vec<lower::kernel_choice::Replaced>,
     /// What goes with calls for triage.
     pub(crate) triage: TriagePlan<'a>,
     /// What is to be taken down besides.
@@ -345,8 +291,8 @@ impl<'a> Planner<'a> {
             open: (0..lanes).map(|_| None).collect(),
             host: HostMemory::new(Arc::clone(settings.runtime), settings.memory_nodes),
             twins: Twins::of(settings.archive, &settings.choices.devices),
-            graph_events: graph_events::GraphEvents::default(),
-            graph_host: graph_host::GraphHost::default(),
+            graph_events: order::graph_events::GraphEvents::default(),
+            graph_host: memory::graph_host::GraphHost::default(),
             direct_host_memory: settings.direct_host_memory,
             images: FxHashMap::default(),
             kernel_rooms: KernelRooms::default(),

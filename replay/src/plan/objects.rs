@@ -6,14 +6,14 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::{Api, HandleKind};
 use hrr_format::record::FileId;
 
-use super::address::{AddressMap, Allocation};
-use super::contents::SharedContents;
-use super::dependency::{StreamKey, StreamRule, Use};
-use super::device_resource::{Described, DeviceResource};
-use super::ipc::{Exported, Recorded};
-use super::shared::ExportedFile;
+use super::lower::device_resource::{Described, DeviceResource};
+use super::lower::ipc::{Exported, Recorded};
+use super::lower::shared::ExportedFile;
+use super::memory::address::{AddressMap, Allocation};
+use super::memory::contents::SharedContents;
+use super::order::dependency::{StreamKey, StreamRule, Use};
+use crate::memory::slots::{Slot, SlotTable};
 use crate::mutation::Mutation;
-use crate::slots::{Slot, SlotTable};
 
 /// A live handle of the recording.
 #[derive(Clone, Copy, Debug)]

@@ -5,13 +5,26 @@
 //!   among the calls that had returned when B was entered, exactly those calls that returned at or after M are
 //!   immediate predecessors of B; whatever returned before M was already awaited by the call entered at M. So waits come
 //!   out minimal without comparing vectors, at amortised constant cost.
-//! * [`OrderMode::Deps`]: only what can matter; see [`super::dependency`].
+//! * [`OrderMode::Deps`]: only what can matter; see [`dependency`].
 //! * [`OrderMode::Program`]: handle lifetimes only, a part of the former.
+//!
+//! * [`facts`]: what that needs to know of a call; [`graph_events`]: captures, and events that graphs record
+//! * [`dependency`], [`visibility`], [`values`], [`looks`]: what `deps` and `program` find in it
+//! * [`knowledge`]: what a worker is sure of; [`edges`]: waits are found beside the walk
 //!
 //! Waits that a worker's earlier waits, or its own sequence, already imply are left out in every mode. With one worker per
 //! captured thread the reduction of the interval order leaves nothing more to leave out.
 //!
 //! Every wait is for a call that was entered earlier, so waits cannot form a cycle.
+
+pub(crate) mod dependency;
+pub(crate) mod edges;
+pub(crate) mod facts;
+pub(crate) mod graph_events;
+pub(crate) mod knowledge;
+pub(crate) mod looks;
+pub(crate) mod values;
+pub(crate) mod visibility;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -20,8 +33,8 @@ use rustc_hash::FxHashMap;
 
 use crate::instruction::Wait;
 
-use super::dependency::{CallFacts, Dependencies};
-use super::knowledge::{Knowledge, Point, Tracking};
+use dependency::{CallFacts, Dependencies};
+use knowledge::{Knowledge, Point, Tracking};
 
 /// Which order a replay keeps between captured threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,5 +306,4 @@ impl Order {
 }
 
 #[cfg(test)]
-#[path = "order_tests/mod.rs"]
 mod tests;

@@ -9,10 +9,10 @@ use hrr_format::stream_file::ContentsMode;
 
 use super::Planner;
 use super::error::{PlanError, Refusal};
-use super::graph_host::{HostSide, graph_host_sections, shape_of};
 use super::lower::{Call, Lowering};
+use super::memory::graph_host::{HostSide, graph_host_sections, shape_of};
 use crate::instruction::Wait;
-use crate::stage::{HostKind, Shape, StageError};
+use crate::memory::stage::{HostKind, Shape, StageError};
 
 /// A device-to-host result to be compared with what was recorded.
 #[derive(Clone, Debug)]

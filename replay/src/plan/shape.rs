@@ -16,11 +16,11 @@ use rustc_hash::FxHashSet;
 
 use super::Planner;
 use super::error::Refusal;
+use super::lower::special::Special;
 use super::lower::{Call, integer, out_bytes, word_at};
 use super::objects::{Definition, Handle};
-use super::special::Special;
 use crate::choices::Synthetic;
-use crate::stage::{HostKind, Shape, StageError};
+use crate::memory::stage::{HostKind, Shape, StageError};
 
 /// `hipGraphNodeTypeKernel`, the first field of `hipGraphNodeParams`.
 const NODE_KIND_KERNEL: u64 = 0;

@@ -3,11 +3,11 @@
 use hrr_format::catalogue::{Api, HandleKind};
 
 use super::Planner;
-use super::bounds::NOWHERE;
 use super::lower::Call;
+use super::lower::bounds::NOWHERE;
 use super::objects::{LaneState, Mapping, Objects};
-use crate::runtime::Runtime;
-use crate::slots::Slot;
+use crate::machine::runtime::Runtime;
+use crate::memory::slots::Slot;
 use crate::thunk::THUNKS;
 use crate::triage::own_calls;
 

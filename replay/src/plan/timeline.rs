@@ -10,8 +10,8 @@ use std::sync::Arc;
 use hrr_format::record::{Record, marker};
 use hrr_format::stream_file::{Records, StreamFile};
 
-use super::looks::{Delayed, Span};
-use crate::prefetch;
+use super::order::looks::{Delayed, Span};
+use crate::memory::prefetch;
 
 /// One point of the merged timeline.
 #[derive(Clone, Copy, Debug)]

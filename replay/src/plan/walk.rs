@@ -11,14 +11,14 @@ use hrr_format::record::Record;
 
 use super::annotate::Position;
 use super::arrivals::{Arrival, Arrivals, Reader};
-use super::edges::{Hands, Whole};
 use super::error::PlanError;
+use super::order::edges::{Hands, Whole};
 use super::results::Pending;
 use super::teardown::Teardown;
 use super::timeline::Point;
 use super::{Delivery, Planner};
 use crate::instruction::Chunk;
-use crate::large_pages;
+use crate::memory::large_pages;
 use crate::triage::own_calls;
 
 /// Instructions after which a chunk is handed to its worker.

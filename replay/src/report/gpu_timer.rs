@@ -19,7 +19,7 @@ use hrr_perf::histogram::CallHistogram;
 use super::clock::Clock;
 use super::note::{StreamLabel, Work};
 use crate::instruction::NOT_READY;
-use crate::runtime::Runtime;
+use crate::machine::runtime::Runtime;
 use crate::thunk::{THUNKS, Thunk};
 use crate::trace::MOST_TAKEN;
 use crate::triage::own_calls;

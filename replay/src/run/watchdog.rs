@@ -17,7 +17,7 @@ use hrr_format::archive::Archive;
 use hrr_format::catalogue::APIS;
 
 use super::worker::{Board, Shared};
-use crate::runtime::Runtime;
+use crate::machine::runtime::Runtime;
 use crate::triage::HangHandler;
 use crate::triage::diagnosis::{Diagnosis, Phase, Stuck};
 use crate::triage::event_index::EventIndex;

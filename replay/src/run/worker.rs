@@ -18,9 +18,9 @@ use super::progress::Progress;
 use super::spinning::Cores;
 use crate::chaos::Chaos;
 use crate::instruction::{Chunk, Instruction, NOT_READY, Wait, flag};
-use crate::plan::bounds::NOWHERE;
+use crate::machine::runtime::Runtime;
+use crate::plan::lower::bounds::NOWHERE;
 use crate::report::meter::{Meter, Metering};
-use crate::runtime::Runtime;
 use crate::thunk::{Outcome, THUNKS};
 
 /// The calls of one worker, as the planner delivers them.
@@ -310,7 +310,7 @@ impl<const MEASURING: bool> Runner<MEASURING> {
         while let Ok(sequence) = self.sequences.recv() {
             if let Some(core) = self.shared.cores.get(sequence.worker as usize).copied().flatten() {
                 // Where it cannot be pinned it runs all the same, only less evenly.
-                if let Err(error) = crate::topology::bind_current_thread(core) {
+                if let Err(error) = crate::machine::topology::bind_current_thread(core) {
                     tracing::debug!("worker {}: {error}", sequence.worker);
                 }
             }

@@ -24,9 +24,9 @@ use super::timeline::{Colour, Lane, Place, Slice, Timeline, Value};
 use super::{MOST_TAKEN, wait};
 use crate::info::Filter;
 use crate::instruction::Wait;
-use crate::plan::dependency::CallFacts;
+use crate::plan::lower::special::Special;
+use crate::plan::order::dependency::CallFacts;
 use crate::plan::order::{Node, Order, OrderMode};
-use crate::plan::special::Special;
 
 /// The group of the captured threads' lanes; behind those of a replay, so that both can be in one file.
 const HOST: u32 = 101;

@@ -16,11 +16,11 @@ use super::timeline::{Colour, Lane, Place, Slice, Timeline, Value};
 use super::wait;
 use crate::driver::ReplayOptions;
 use crate::instruction::Wait;
+use crate::machine::runtime::Runtime;
 use crate::report::clock::Clock;
 use crate::report::gpu_timer::Span;
 use crate::report::meter::Pause;
 use crate::report::note::{StreamLabel, Work};
-use crate::runtime::Runtime;
 
 /// The group of the workers' lanes.
 const HOST: u32 = 1;

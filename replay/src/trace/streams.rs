@@ -11,9 +11,9 @@ use hrr_format::record::{Record, SectionTag};
 use super::timeline::Lane;
 use crate::info;
 use crate::plan::annotate::{Captures, launches_kernel};
+use crate::plan::lower::special::Special;
 use crate::plan::lower::word_at;
 use crate::plan::objects::STREAM_PER_THREAD;
-use crate::plan::special::Special;
 
 /// A call, as far as streams are concerned.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::instruction::Wait;
 use crate::report::gpu_timer::Span;
 use crate::report::meter::Pause;
 use crate::report::note::Note;
-use crate::validate::Skip;
+use crate::results::validate::Skip;
 
 use super::MOST_TAKEN;
 

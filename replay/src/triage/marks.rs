@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use hrr_format::catalogue::Api;
 
 use crate::instruction::NOT_READY;
-use crate::plan::dependency::StreamKey;
-use crate::runtime::Runtime;
+use crate::machine::runtime::Runtime;
+use crate::plan::order::dependency::StreamKey;
 use crate::thunk::{Outcome, THUNKS, Thunk};
 
 /// Most events of one stream; operations enqueued while all are in flight have no mark of their own.

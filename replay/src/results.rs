@@ -1,0 +1,6 @@
+//! What a replay brought, against what the recording says.
+
+pub mod compare;
+pub(crate) mod failure;
+pub(crate) mod plausible;
+pub mod validate;
