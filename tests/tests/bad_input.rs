@@ -387,16 +387,16 @@ fn values_that_mean_nothing_are_refused_by_option_or_variable() {
         (
             "--device-map",
             "-1:0",
-            "error: invalid value '-1:0' for '--device-map <MAP>': '-1:0' is no pair of device numbers",
+            "[HRR] invalid value '-1:0' for '--device-map <MAP>': '-1:0' is no pair of device numbers",
         ),
         ("--pin", "8191", "[HRR] --pin: this process cannot run on CPU 8191; it can on "),
         ("--pin", "0,8190-8191", "[HRR] --pin: this process cannot run on CPU 8190-8191; it can on "),
-        ("--repeat", "-1", "error: --repeat -1: give a whole number of 1 or more"),
-        ("--repeat", "0", "error: --repeat 0: give a whole number of 1 or more"),
-        ("--threads", "-1", "error: --threads -1: give a whole number of 0 or more"),
-        ("--warmup", "many", "error: --warmup many: give a whole number of 0 or more"),
-        ("--sync-watchdog-ms", "1.5", "error: --sync-watchdog-ms 1.5: give a whole number of 0 or more"),
-        ("--rank", "-1", "error: invalid value '-1' for '--rank <N>': \"-1\" is neither a number nor `own`"),
+        ("--repeat", "-1", "[HRR] --repeat -1: give a whole number of 1 or more"),
+        ("--repeat", "0", "[HRR] --repeat 0: give a whole number of 1 or more"),
+        ("--threads", "-1", "[HRR] --threads -1: give a whole number of 0 or more"),
+        ("--warmup", "many", "[HRR] --warmup many: give a whole number of 0 or more"),
+        ("--sync-watchdog-ms", "1.5", "[HRR] --sync-watchdog-ms 1.5: give a whole number of 0 or more"),
+        ("--rank", "-1", "[HRR] invalid value '-1' for '--rank <N>': \"-1\" is neither a number nor `own`"),
     ] {
         let run = Replay::of_recording(&recording).args([option, value]).run().run;
         run.expect_code(1);

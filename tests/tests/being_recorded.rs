@@ -25,7 +25,9 @@ impl Drop for Running {
 fn it_is_said_that_the_process_still_records() {
     let scratch = Scratch::new("still");
     let archive = scratch.path().join("a.hrr");
-    let mut command = Workload::listed("forever").command();
+    let mut command = Command::new(Workload::listed("forever").program());
+    with_clean_environment(&mut command);
+    command.args(["0", "2"]).env("LD_LIBRARY_PATH", built::libraries());
     recorded(&mut command, &archive, Contents::Recorded);
     // Nobody reads what it prints: once the pipe is full it makes no more calls, and lives.
     let running = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
