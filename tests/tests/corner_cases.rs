@@ -86,6 +86,8 @@ cases! {
     seen_by_value
     // What the copies to the device had read was in no archive.
     bounced
+    // What the copies to the device had read counted as what the memory held once the program waited.
+    written_over
 }
 
 /// Every way through each case of `tests/workloads/api_corners.cpp`.

@@ -779,6 +779,64 @@ void bounced() {
   require_data(data, expected, first, "bounced");
 }
 
+// Copies write pinned memory that a fill, a kernel or a graph behind them writes anew before the program has waited for anything, all of
+// it or a part; other copies read it in between.
+void written_over() {
+  enum Way { kFill, kKernel, kPart, kNullStream, kGraph, kWays };
+  hipStream_t first = new_stream(hipStreamDefault), second = new_stream();
+  hipEvent_t there = new_event();
+  DeviceWords data(n), other(n);
+  Words expected(n), copied(n);
+  uint32_t* pinned;
+  CHECK(hipHostMalloc(reinterpret_cast<void**>(&pinned), data.bytes(), hipHostMallocDefault));
+  hipGraph_t graph;
+  hipGraphExec_t exec;
+  CHECK(hipStreamBeginCapture(second, hipStreamCaptureModeThreadLocal));
+  LAUNCH(iota, blocks(), kThreads, 0, second, pinned, 91, n);
+  CHECK(hipStreamEndCapture(second, &graph));
+  CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  host_iota(expected, 3);
+  LAUNCH(iota, blocks(), kThreads, 0, first, data, 3, n);
+  for (int r = 0; r < rounds * 2; r++) {
+    const int way = r % kWays;
+    // The program is ahead of its streams.
+    host_busy(expected, 5000);
+    LAUNCH(busy, blocks(), kThreads, 0, first, data, 5000, n);
+    CHECK(hipMemcpyAsync(pinned, data, data.bytes(), hipMemcpyDeviceToHost, first));
+    Words left = expected;
+    hipStream_t last = first;
+    CHECK(hipMemcpyAsync(other, pinned, data.bytes(), hipMemcpyHostToDevice, first));
+    copied = expected;
+    if (way == kFill) {
+      CHECK(hipMemsetAsync(pinned, 0, data.bytes(), first));
+      std::fill(left.begin(), left.end(), 0u);
+    } else if (way == kKernel) {
+      last = second;
+      CHECK(hipEventRecord(there, first));
+      CHECK(hipStreamWaitEvent(second, there, 0));
+      LAUNCH(iota, blocks(), kThreads, 0, second, pinned, r, n);
+      host_iota(left, r);
+    } else if (way == kPart) {
+      CHECK(hipMemsetAsync(pinned, 0x11, data.bytes() / 2, first));
+      std::fill(left.begin(), left.begin() + n / 2, 0x11111111u);
+    } else if (way == kNullStream) {
+      last = nullptr;
+      CHECK(hipMemsetAsync(pinned, 0x22, data.bytes(), nullptr));
+      std::fill(left.begin(), left.end(), 0x22222222u);
+    } else {
+      CHECK(hipGraphLaunch(exec, first));
+      host_iota(left, 91);
+    }
+    CHECK(hipStreamSynchronize(last));
+    require_equal(pinned, left.data(), n, "written over", __LINE__, __FILE__);
+    require_data(other, copied, first, "copied before it was written over");
+    require_data(data, expected, first, "written over and read again");
+  }
+  CHECK(hipGraphExecDestroy(exec));
+  CHECK(hipGraphDestroy(graph));
+  CHECK(hipHostFree(pinned));
+}
+
 // Streams wait for values in pinned memory, which the host had cleared and other streams write.
 void host_values() {
   hipStream_t first = new_stream(), second = new_stream();
@@ -859,6 +917,7 @@ const std::map<std::string, std::function<void()>> cases = {
     {"relaunched_graph", relaunched_graph},
     {"freed_in_order", freed_in_order},
     {"bounced", bounced},
+    {"written_over", written_over},
     {"host_values", host_values},
 };
 

@@ -2,7 +2,8 @@
 //!
 //! Memory by which data goes from one device to another is used like that, ordered by streams and events alone: no call of the
 //! program's comes at a moment when the memory is known to hold what was read. The stream that is to write it anew therefore stores
-//! it first, by a function of capture's own: the program has ordered that stream behind the readers. Nothing waits.
+//! it first, by a function of capture's own: the program has ordered that stream behind the readers, or at least, where the work there
+//! only may write the memory, behind the result. Nothing waits.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};

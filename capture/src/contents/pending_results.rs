@@ -161,6 +161,28 @@ struct Pending {
     readers: Vec<Reader>,
 }
 
+/// Where work is about to be put.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    /// The stream's [`identity`].
+    stream: u64,
+    /// Whether it waits for work on the null stream.
+    blocking: bool,
+    device: i32,
+}
+
+impl Behind {
+    /// Whether the work is to wait for a result's copy.
+    fn waits_for(&self, pending: &Pending, order: &EventOrder) -> bool {
+        let null_stream = WITHOUT_HANDLE | u64::from(self.device as u16);
+        let by_null_stream = self.device == pending.device
+            && (self.stream == null_stream && pending.blocking || self.blocking && pending.stream == null_stream);
+        self.stream == pending.stream
+            || by_null_stream
+            || order.stream_implies(self.stream, pending.stream, pending.sequence)
+    }
+}
+
 /// What is known of whether the runtime counts `hipErrorNotReady` as an error.
 mod not_ready {
     pub(super) const UNKNOWN: u8 = 0;
@@ -260,6 +282,30 @@ impl PendingResults {
         if any() {
             overwritten::store_in_order(self.take_readers(region).1, stream, writer);
         }
+    }
+
+    /// A call is about to put work on a stream that may write this memory: a fill, a kernel, a graph. Copies that read an earlier result
+    /// there may not have been seen yet. Work that does not wait for the result cannot write over it without a race, and so does not.
+    pub(crate) fn before_work(&self, region: &Region, stream: u64, writer: &'static BlobWriter) {
+        let is_read = |pending: &Pending| pending.readers.iter().any(|reader| reader.region.overlaps(region));
+        if !any() || !self.state().pending.iter().any(is_read) {
+            return;
+        }
+        let behind = {
+            let _last_error = LastError::keep();
+            let blocking = runtime::waits_for_null_stream(stream);
+            Behind { stream: identity(stream), blocking, device: runtime::device_of(stream) }
+        };
+        let mut readers = Vec::new();
+        {
+            let State { pending, order, .. } = &mut *self.state();
+            for pending in pending {
+                if behind.waits_for(pending, order) {
+                    readers.extend(pending.readers.extract_if(.., |reader| reader.region.overlaps(region)));
+                }
+            }
+        }
+        overwritten::store_in_order(readers, stream, writer);
     }
 
     /// The program is about to give this memory back, which waits for those that use it.

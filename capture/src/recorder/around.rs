@@ -8,12 +8,13 @@ use hrr_format::record::{HEADER_BYTES, marker, offset};
 use super::records::{reserve, write_head};
 use super::{Call, Scratch};
 use crate::contents::graph_copies::{self, GraphCopy};
-use crate::contents::host_memory::{self, InCall, Look, Recording};
+use crate::contents::host_memory::{self, HostMemory, InCall, Look, Recording};
 use crate::contents::memory::Trust;
 use crate::contents::pending_results::{self, Observed, Waited, Writer};
+use crate::contents::region::Region;
 use crate::guest::unnoticed::Unnoticed;
 use crate::hooks::{GraphHook, Hook, HookCall};
-use crate::plan::{OrderRole, Plan, Route};
+use crate::plan::{Inputs, OrderRole, Plan, Route};
 use crate::sections::{Draft, Transfers};
 use crate::writer::ThreadStream;
 use crate::{clock, launch, process, runtime};
@@ -196,10 +197,20 @@ pub(super) unsafe fn before_work(
     let (Some(memory), Some(writer)) = (process.host_memory(), process.blobs()) else { return };
     let hip_stream = transfers.stream.unwrap_or_else(|| HookCall { process, plan, words }.stream());
     let recording = Recording { stream, writer };
+    // As in `follow_up`.
+    let results = Some(process.pending()).filter(|_| pending_results::any() && super::runtime() == 0);
+    let write = |address: u64, hip_stream: u64| {
+        if let Some(results) = results
+            && let Some(region) = written(memory, plan, words, address)
+        {
+            results.before_work(&region, hip_stream, writer);
+        }
+    };
     if transfers.on_streams.len() > 1 {
         // A launch on several devices: each kernel is waited for by its own stream.
         let mut from = 0;
         for &(hip_stream, behind) in &transfers.on_streams {
+            transfers.addresses[from..behind].iter().for_each(|&address| write(address, hip_stream));
             in_call.addresses.extend_from_slice(&transfers.addresses[from..behind]);
             from = behind;
             // SAFETY: the caller is the stream's owner, inside its call.
@@ -208,6 +219,7 @@ pub(super) unsafe fn before_work(
         transfers.addresses.clear();
         return;
     }
+    transfers.addresses.iter().for_each(|&address| write(address, hip_stream));
     std::mem::swap(&mut in_call.addresses, &mut transfers.addresses);
     // SAFETY: the caller is the stream's owner, inside its call.
     unsafe { memory.before_work(&recording, hip_stream, in_call) };
@@ -215,6 +227,26 @@ pub(super) unsafe fn before_work(
         for result in &transfers.results {
             memory.before_staged_copy(result.region.address, hip_stream, in_call);
         }
+    }
+}
+
+/// The host memory that work may write which is given an address in it: a fill or a copy as much as the call says, anything else all
+/// that lies behind the address.
+fn written(memory: &HostMemory, plan: &Plan, words: &[u64], address: u64) -> Option<Region> {
+    let rest = memory.rest_behind(address)?;
+    let mut params = plan.api.params.iter().filter(|param| words[usize::from(param.word)] == address);
+    let given = params.find_map(|param| match param.role {
+        Role::Device(access, size) | Role::Host(access, size) | Role::Any(access, size) => Some((access, size)),
+        _ => None,
+    });
+    match given {
+        None => Some(rest),
+        Some((Access::Write, size)) => {
+            let inputs = Inputs { api: plan.api, words, structure: None };
+            Some(Region::of_size(rest.address, &size, &inputs).unwrap_or(rest))
+        }
+        // What may do both only moves the memory.
+        Some(_) => None,
     }
 }
 

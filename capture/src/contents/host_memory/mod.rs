@@ -26,6 +26,7 @@ use hrr_format::record::marker::host_wrote;
 use super::blob_writer::BlobWriter;
 use super::event_order::EventOrder;
 use super::pending_results::Waited;
+use super::region::Region;
 use crate::runtime;
 use crate::settings::{HostSnapshots, Scope};
 use crate::writer::ThreadStream;
@@ -276,6 +277,12 @@ impl HostMemory {
         let (start, (len_bytes, offset, tracked)) = ranges.range(..=address).next_back()?;
         let inside = address - start;
         (inside < *len_bytes).then(|| (Arc::clone(tracked), offset + inside))
+    }
+
+    /// The host memory from an address, or from what it is an alias of, to the end of its allocation.
+    pub(crate) fn rest_behind(&self, address: u64) -> Option<Region> {
+        let (tracked, offset) = self.find(address)?;
+        Some(Region::range(tracked.base + offset, tracked.len_bytes - offset))
     }
 
     /// Whether work in flight may write what an address leads to.
