@@ -147,7 +147,9 @@ pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// There is no device to replay on.
-    #[error("{path} sees no device; check that a GPU is present and accessible")]
+    #[error(
+        "{path} sees no device; check that a GPU is present and accessible, or give another runtime with --hip-lib"
+    )]
     NoDevice {
         /// The runtime.
         path: String,

@@ -43,7 +43,7 @@ pub enum ProcessesError {
     #[error("--rank own: none of {} is set; give a number", rank_variables().collect::<Vec<_>>().join(", "))]
     NoRank,
     /// No process has the rank.
-    #[error("{}: no recorded process has rank {rank}; recorded: {recorded}", root.display())]
+    #[error("{}: no recorded process has rank {rank}; recorded: {recorded}; give one of those, or a pid-* directory in it", root.display())]
     RankMissing {
         /// The root.
         root: PathBuf,

@@ -159,6 +159,6 @@ fn listings_are_filtered_and_tables_written() {
         );
     }
     expect(&["--pack", root], 1, &["TARGET"]);
-    expect(&[root, root], 1, &["TARGET does nothing without --pack or --unpack or --convert"]);
+    expect(&[root, root], 1, &["TARGET '", "' does nothing without --pack or --unpack or --convert"]);
     expect(&["--pack", "--unpack", root, csv_text], 1, &["cannot be used with"]);
 }

@@ -72,7 +72,7 @@ fn every_command_of_recording_does_what_the_page_says() {
             ": incomplete: ",
             ": repaired: ",
         ],
-        &["app.hrr/manifest.json", "job-3.hrr", "by_hand.hrr/manifest.json"],
+        &["threads.hrr/manifest.json", "job-3.hrr", "by_hand.hrr/manifest.json"],
     );
 }
 
@@ -91,6 +91,29 @@ fn every_command_of_replaying_does_what_the_page_says() {
         ],
         &["order.log", "tables"],
     );
+}
+
+/// Who follows one page after the other in one folder would record twice into one directory, and the replay of the second page
+/// refuses a directory of two processes.
+#[test]
+fn no_two_commands_of_the_pages_record_to_one_directory() {
+    let root = built::repository();
+    let mut seen = std::collections::BTreeMap::new();
+    for page in ["README.md", "docs/uses.md", "docs/recording.md", "docs/replaying.md"] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        let commands = text.split("\n```").filter_map(|block| block.strip_prefix("console\n")).flat_map(str::lines);
+        for command in commands.filter_map(|line| line.strip_prefix("$ ")) {
+            let words: Vec<_> = command.split_whitespace().collect();
+            let launched =
+                words.windows(2).filter(|pair| pair[0] == "-o" && pair[1].contains(".hrr")).map(|pair| pair[1]);
+            let by_hand = words.iter().filter_map(|word| word.strip_prefix("HIP_HRR_CAPTURE_OUTPUT="));
+            for directory in launched.chain(by_hand) {
+                let earlier = seen.insert(directory.to_owned(), page);
+                assert!(earlier.is_none(), "{directory}: {page}, and {}", earlier.unwrap_or_default());
+            }
+        }
+    }
+    assert!(seen.len() > 10, "{seen:?}");
 }
 
 /// Tables have a row a line, and what a program printed stays as it was.

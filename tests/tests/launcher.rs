@@ -207,6 +207,27 @@ fn a_program_with_more_rights_is_named_as_such() {
     assert!(verdict(&run).contains("set-user-ID"), "{run}");
 }
 
+/// Formerly the program ran to its end, and nothing was recorded.
+#[test]
+fn a_directory_that_cannot_be_made_is_told_before_the_program_runs() {
+    let scratch = Scratch::new("closed");
+    let closed = scratch.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o555)).unwrap();
+    let output = closed.join("a/b.hrr");
+    let mut command = command(&scratch, &["-o", text(&output), "--", "sh", "-c", "echo ran"]);
+    // SAFETY: the call has no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        // Root may write anywhere.
+        std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    }
+    let refused = run(&mut command, LIMIT);
+    refused.expect_code(125);
+    let wanted = format!("--output {}: nothing can be made in {}: Permission denied", text(&output), text(&closed));
+    assert!(refused.stderr.contains(&wanted) && refused.stdout.is_empty(), "{refused}");
+}
+
 #[test]
 fn patterns_and_the_users_own_preload_are_kept() {
     let scratch = Scratch::new("patterns");
@@ -420,6 +441,12 @@ fn what_stands_in_the_wrong_place_is_told() {
         refused.expect_code(125);
         assert!(refused.stderr.contains(wanted) && !scratch.path().join("ran").exists(), "{refused}");
     }
+    let behind = file.join("x.hrr");
+    let wanted =
+        format!("--output {}: nothing can be made in {}: not a directory; give -o", text(&behind), text(&file));
+    let refused = launch(&scratch, &["-o", text(&behind), "--", "touch", "ran"]);
+    refused.expect_code(125);
+    assert!(refused.stderr.contains(&wanted) && !scratch.path().join("ran").exists(), "{refused}");
     for arguments in [&["--no-such-option"][..], &[], &["check"]] {
         let refused = launch(&scratch, arguments);
         refused.expect_code(125);
@@ -468,10 +495,7 @@ fn a_recording_that_stopped_early_says_what_stopped_it() {
     limited.args(["-c", &script]).current_dir(scratch.path()).env("LD_LIBRARY_PATH", built::libraries());
     let limited = run(&mut limited, LIMIT);
     limited.expect_code(0);
-    assert!(
-        verdict(&limited).contains("ended early: ") && !verdict(&limited).contains("did not end by itself"),
-        "{limited}"
-    );
+    assert!(verdict(&limited).contains("ended early: ") && !verdict(&limited).contains("was killed"), "{limited}");
     let check = launch(&scratch, &["check", "s.hrr"]);
     check.expect_code(1);
     let reason = "the recording stopped before the process ended: ";

@@ -76,7 +76,11 @@ fn ranks_that_end_together_share_one_index_and_are_replayed_together_or_one_by_o
     }
     let none = Replay::of(&root).args(["--rank", "9"]).run();
     none.run.expect_code(1);
-    assert!(none.run.stderr.contains("no recorded process has rank 9; recorded: 0, 1, 2, 3"), "{}", none.run);
+    assert!(
+        none.run.stderr.contains("no recorded process has rank 9; recorded: 0, 1, 2, 3; give one of those"),
+        "{}",
+        none.run
+    );
     Replay::of(&root).args(["--rank", "own"]).run().run.expect_code(1);
 }
 

@@ -41,12 +41,17 @@ pub(super) fn check(arguments: &Arguments, given: &ArgMatches) -> Result<(), Err
     }
     let command = Arguments::command();
     let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    // A word that was meant for an option, as in `--shape-only noise`, is known again by what it is.
+    let written = |id: &str| match &arguments.target {
+        Some(target) if id == "target" => format!("{} '{}'", name(&command, id), target.display()),
+        _ => name(&command, id),
+    };
     let task = TASKS.iter().find(|(task, _)| is_given(task));
     if let Some((task, looked_at)) = task {
         let ids = command.get_arguments().map(|argument| argument.get_id().as_str());
         for id in ids.filter(|id| is_given(id) && id != task && *id != "archive") {
             if !looked_at.contains(&id) {
-                return Err(refused(&command, id, &format!("with {}", name(&command, task))));
+                return Err(refused(&command, &written(id), &format!("with {}", name(&command, task))));
             }
         }
     }
@@ -60,18 +65,18 @@ pub(super) fn check(arguments: &Arguments, given: &ArgMatches) -> Result<(), Err
         let of_replay = matches!(*id, "range" | "kernels") && task.is_none();
         if !of_replay && !others.iter().any(|other| is_on(other)) {
             let others: Vec<String> = others.iter().map(|other| name(&command, other)).collect();
-            return Err(refused(&command, id, &format!("without {}", others.join(" or "))));
+            return Err(refused(&command, &written(id), &format!("without {}", others.join(" or "))));
         }
     }
     match AGAINST.iter().find(|(other, id)| is_given(other) && is_given(id)) {
-        Some((other, id)) => Err(refused(&command, id, &format!("with {}", name(&command, other)))),
+        Some((other, id)) => Err(refused(&command, &written(id), &format!("with {}", name(&command, other)))),
         None => Ok(()),
     }
 }
 
-fn refused(command: &Command, id: &str, why: &str) -> Error {
+fn refused(command: &Command, what: &str, why: &str) -> Error {
     let mut command = command.clone();
-    let text = format!("{} does nothing {why}", name(&command, id));
+    let text = format!("{what} does nothing {why}");
     command.error(ErrorKind::ArgumentConflict, text)
 }
 
@@ -108,7 +113,8 @@ mod tests {
             ("a.hrr --info --range 1..2", "--range does nothing without --events or --csv or --trace"),
             ("a.hrr --info --threads 4", "--threads does nothing with --info"),
             ("a.hrr --info --timing", "--timing does nothing with --info"),
-            ("a.hrr --verify b.hrr", "TARGET does nothing with --verify"),
+            ("a.hrr --verify b.hrr", "TARGET 'b.hrr' does nothing with --verify"),
+            ("a.hrr --shape-only noise", "TARGET 'noise' does nothing without --pack or --unpack or --convert"),
             ("a.hrr --repair --report r.json", "--report does nothing with --repair"),
             ("a.hrr --pack b.hrrz --repeat 3", "--repeat does nothing with --pack"),
             ("a.hrr --check-order log --pace recorded", "--pace does nothing with --check-order"),

@@ -201,9 +201,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
             false => ProgressLine::OnTerminal,
         },
     };
+    let mut code_of_output = 0;
     let outcome = replay(&archive, &runtime, &options, |prepared| {
-        // Where this cannot be printed, the summary cannot either, and decides the exit code.
-        let _ = print_all(&summary::heading(&archive, prepared.events, prepared, &options));
+        code_of_output = print_all(&summary::heading(&archive, prepared.events, prepared, &options));
         processes::wait_for_start();
     })
     .map_err(|error| error.to_string())?;
@@ -216,7 +216,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     for line in outcome.failures.iter().chain(&outcome.verdict.failures) {
         eprintln!("[HRR] {line}");
     }
-    let mut code = outcome.exit_code().max(print_all(&summary::summary(&outcome)));
+    // Where the heading could not be printed, the summary cannot either, which was said then.
+    if code_of_output == 0 {
+        code_of_output = print_all(&summary::summary(&outcome));
+    }
+    let mut code = outcome.exit_code().max(code_of_output);
     if let Some(trace) = &outcome.trace {
         code = code.max(tell_trace(trace));
     }

@@ -46,12 +46,18 @@ pub enum RuntimeError {
         tried: String,
     },
     /// The library is not a HIP runtime.
-    #[error("{path} is not a HIP runtime: it lacks {symbol}")]
+    #[error("{path} is not a HIP runtime: it lacks {symbol}; give the path of a libamdhip64.so with --hip-lib")]
     NotHip {
         /// The library.
         path: PathBuf,
         /// A symbol every HIP runtime has.
         symbol: &'static str,
+    },
+    /// The library is the recorder, which has every entry point and passes it on to a runtime.
+    #[error("{path} is HRR's recorder and not a HIP runtime; give the path of a libamdhip64.so with --hip-lib")]
+    Recorder {
+        /// The library.
+        path: PathBuf,
     },
     /// A call replay makes for itself failed.
     #[error("{api} failed with {code} ({name}) on {path}: {remedy}")]
@@ -100,7 +106,7 @@ impl Runtime {
             Some(path) => {
                 // The loader looks for a name without a slash in its own folders alone.
                 let here = Path::new(".").join(path);
-                let is_bare = path.components().count() == 1 && here.is_file();
+                let is_bare = path.components().count() == 1 && here.exists();
                 let file = if is_bare { here.as_os_str() } else { path.as_os_str() };
                 open(file).map_err(|reason| RuntimeError::Load { path: path.to_owned(), reason })?
             }
@@ -120,6 +126,8 @@ impl Runtime {
                     .ok_or_else(|| RuntimeError::NotFound { tried: tried() })?
             }
         };
+        // SAFETY: only whether the symbol is there is looked at.
+        let is_recorder = unsafe { library.get::<*const c_void>(b"hrr_capture_start\0") }.is_ok();
         let mut entry_points = Vec::with_capacity(APIS.len());
         for api in &APIS {
             let symbol = std::ffi::CString::new(api.name).unwrap_or_default();
@@ -133,6 +141,9 @@ impl Runtime {
             _library: std::mem::ManuallyDrop::new(library),
         };
         runtime.path = runtime.loaded_path().unwrap_or_else(|| runtime.path.clone());
+        if is_recorder {
+            return Err(RuntimeError::Recorder { path: runtime.path });
+        }
         for symbol in ["hipGetDeviceCount", "hipMalloc"] {
             if runtime.entry_point_named(symbol).is_none() {
                 return Err(RuntimeError::NotHip { path: runtime.path, symbol });
@@ -194,8 +205,13 @@ impl Runtime {
     pub fn device_count(&self) -> Result<i32, RuntimeError> {
         let mut count = 0i32;
         // SAFETY: the argument points to an int that outlives the call.
-        unsafe { self.call("hipGetDeviceCount", &[&raw mut count as u64]) }
-            .map_err(|code| self.failed("hipGetDeviceCount", code, "check that a GPU is present and accessible"))?;
+        unsafe { self.call("hipGetDeviceCount", &[&raw mut count as u64]) }.map_err(|code| {
+            self.failed(
+                "hipGetDeviceCount",
+                code,
+                "check that a GPU is present and accessible, or give another runtime with --hip-lib",
+            )
+        })?;
         Ok(count)
     }
 

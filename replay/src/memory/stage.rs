@@ -52,7 +52,7 @@ pub enum StageError {
     Blob(#[from] BlobError),
     /// The archive has no contents where it says it has.
     #[error(
-        "blob {blob} is missing from the archive: its process ended before it was written, or the archive is damaged; the replay cannot go past it"
+        "blob {blob} is missing from the archive: its process ended before it was written, or the archive is damaged; the replay cannot go past it, and --range up to this event replays what comes before"
     )]
     Missing {
         /// The blob's number.

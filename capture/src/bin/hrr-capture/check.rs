@@ -166,7 +166,7 @@ fn details(archive: &Archive, state: State) -> String {
             manifest.stopped.as_deref().unwrap_or_default()
         ),
         State::Incomplete => format!(
-            "{counts}; the process did not end by itself, or still runs; hrr-playback {path} --info names what was in flight"
+            "{counts}; the process was killed, left by _exit, or still runs; hrr-playback {path} --info names what was in flight"
         ),
         State::Empty => match &manifest.window {
             Some(window) if window.opened == 0 => format!("the window {} was never opened", window.trigger),

@@ -181,6 +181,7 @@ fn record(arguments: &Record) -> Result<ExitCode, InterceptionError> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    Interception::check_writable(&output)?;
     let ended = launch::run(name, rest, &interception);
     if !arguments.quiet || matches!(ended, Ended::NotStarted { .. }) {
         // One write, so that the lines stand together among those of other ranks.

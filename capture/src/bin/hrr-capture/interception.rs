@@ -52,6 +52,16 @@ pub(crate) enum InterceptionError {
         /// The output.
         path: PathBuf,
     },
+    /// The program would run to its end unrecorded.
+    #[error("--output {}: nothing can be made in {}: {reason}; give -o a place where you may write", path.display(), folder.display())]
+    OutputUnwritable {
+        /// The output.
+        path: PathBuf,
+        /// As much of its path as there is.
+        folder: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
     /// The output has no name.
     #[error("--output: the directory's name is empty; give -o DIR, or leave it out")]
     OutputEmpty,
@@ -127,6 +137,23 @@ impl Interception {
         settings::unknown_pattern(output.as_bytes()).map_or(Ok(()), |what| Err(InterceptionError::OutputPattern(what)))
     }
 
+    /// Refuses a directory that could not be made, before a program runs for hours without being recorded.
+    pub(crate) fn check_writable(output: &OsStr) -> Result<(), InterceptionError> {
+        if output.as_bytes().contains(&b'%') {
+            return Ok(());
+        }
+        let path = std::path::absolute(output).unwrap_or_else(|_| output.into());
+        let unwritable = |folder: &Path, reason| {
+            Err(InterceptionError::OutputUnwritable { path: output.into(), folder: folder.to_owned(), reason })
+        };
+        // What is missing of the path, the recorder makes.
+        match path.ancestors().find_map(|folder| Some((folder, folder.metadata().ok()?))) {
+            Some((folder, there)) if !there.is_dir() => unwritable(folder, std::io::ErrorKind::NotADirectory.into()),
+            Some((folder, _)) => may_make_in(folder).or_else(|reason| unwritable(folder, reason)),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the settings as the recorder will, while whoever gave them can still be told.
     fn check(&self) -> Result<(), InterceptionError> {
         let lookup = |name: &str| {
@@ -157,6 +184,16 @@ impl Interception {
             command.env_remove(name);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+}
+
+/// Whether the system lets this process make something in a folder.
+fn may_make_in(folder: &Path) -> std::io::Result<()> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: the path is a string that ends with a zero, and outlives the call.
+    match unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -139,7 +139,7 @@ fn root_lines(root: &Path, dirs: &[&Path]) -> Vec<String> {
     }
     if open > 0 {
         lines.push(format!(
-            "{PREFIX} {} did not end by itself or still runs; what had returned by then is there",
+            "{PREFIX} {} was killed, left by _exit, or still runs; what had returned by then is there",
             plural(open, "process", "processes")
         ));
     }
