@@ -210,16 +210,24 @@ fn a_program_with_more_rights_is_named_as_such() {
 /// Formerly the program ran to its end, and nothing was recorded.
 #[test]
 fn a_directory_that_cannot_be_made_is_told_before_the_program_runs() {
-    let scratch = Scratch::new("closed");
-    let closed = scratch.path().join("closed");
+    // Where everybody can get, with a launcher of its own: the user that root becomes below may not see the built one.
+    let folder = tempfile::tempdir().unwrap();
+    for (file, place) in [(launcher(), "bin"), (built::capture_library(), "lib")] {
+        let place = folder.path().join(place);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::copy(&file, place.join(file.file_name().unwrap())).unwrap();
+    }
+    let closed = folder.path().join("closed");
     std::fs::create_dir(&closed).unwrap();
     std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o555)).unwrap();
     let output = closed.join("a/b.hrr");
-    let mut command = command(&scratch, &["-o", text(&output), "--", "sh", "-c", "echo ran"]);
+    let mut command = Command::new(folder.path().join("bin/hrr-capture"));
+    with_clean_environment(&mut command);
+    command.args(["-o", text(&output), "--", "sh", "-c", "echo ran"]).current_dir(folder.path());
     // SAFETY: the call has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
         // Root may write anywhere.
-        std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
     }
     let refused = run(&mut command, LIMIT);
