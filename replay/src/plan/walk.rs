@@ -195,14 +195,21 @@ impl<'a> Planner<'a> {
         }
         self.deliver_all(event, delivery)?;
         delivery.part_ready(&self.planned.devices);
+        let planned: u64 = self.lanes.iter().map(|lane| lane.planned).sum();
         let (mut moved, mut since) = (delivery.moved(), Instant::now());
         loop {
+            let now = delivery.moved();
             let coverage = &self.coverage;
             self.host.reclaim(|window| !coverage.has_open(window), |wait| delivery.done(wait));
             if in_use(self) < self.budget_bytes || delivery.stopped() {
                 return Ok(());
             }
-            let now = delivery.moved();
+            if now == planned {
+                // All that is planned is done and gave back what it could: more comes back only behind calls that are still to
+                // be planned.
+                self.planned.over_budget += 1;
+                return Ok(());
+            }
             if now != moved {
                 (moved, since) = (now, Instant::now());
             } else if since.elapsed() > STALL {
