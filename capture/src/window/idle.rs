@@ -5,6 +5,7 @@
 //! where it has not come back in time the window is opened later. Nor is a window closed while its work may wait for such a value: what
 //! writes it would be in no window, and a replay would wait for ever.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,11 +29,17 @@ pub(super) enum For {
 pub(super) fn devices_are(devices: Vec<i32>, patience: Duration, held_up: For) -> bool {
     /// How often the other thread is looked at.
     const STEP: Duration = Duration::from_micros(50);
+    /// On a busy machine the other thread may get its first turn late, which says nothing of the devices.
+    const FIRST_TURN: Duration = Duration::from_secs(1);
     // Acquire: pairs with the release below, so that a wait which has ended is over.
     if WAITING.swap(true, Ordering::Acquire) {
         return false;
     }
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let begins = Arc::clone(&has_begun);
     let started = threads::spawn("hrr-window", move || {
+        // Relaxed: only how long is waited hangs on it.
+        begins.store(true, Ordering::Relaxed);
         for device in devices {
             // SAFETY: the device is one that the program has used; this thread's own device concerns nobody.
             unsafe {
@@ -48,10 +55,14 @@ pub(super) fn devices_are(devices: Vec<i32>, patience: Duration, held_up: For) -
         WAITING.store(false, Ordering::Release);
         return false;
     }
-    let begin = Instant::now();
+    let (mut since, mut limit) = (Instant::now(), patience.max(FIRST_TURN));
+    let mut begun = false;
     // Acquire: pairs with the release above.
     while WAITING.load(Ordering::Acquire) {
-        if begin.elapsed() > patience {
+        if !begun && has_begun.load(Ordering::Relaxed) {
+            (begun, since, limit) = (true, Instant::now(), patience);
+        }
+        if since.elapsed() > limit {
             // Relaxed: only who says it.
             if held_up == For::Opening && !SAID.swap(true, Ordering::Relaxed) {
                 notice::line(format_args!(
