@@ -8,10 +8,11 @@ use std::ffi::{CStr, c_char, c_void};
 
 use hrr_format::record::{MAX_RECORD_BYTES, Presence, SectionTag};
 
+use crate::interception::real;
 use crate::interception::shims::id;
+use crate::recorder;
 use crate::runtime::{self, LastError};
 use crate::sections::{Drafting, Source};
-use crate::{interception::real, recorder};
 
 /// Most handles whose names are asked for: any real module has far fewer functions.
 const MOST: u32 = 1 << 17;

@@ -13,12 +13,13 @@ use crate::contents::pending_results::Waited;
 use crate::contents::region::Region;
 use crate::enumeration::Handles;
 use crate::guest::small_stack::with_own_stack_or_stop;
+use crate::interception::dlsym;
 use crate::plan::{Inputs, Plan};
 use crate::process::Process;
 use crate::sections::Transfers;
 use crate::window::holders::{HolderHook, Kind as HolderKind};
 use crate::window::keep;
-use crate::{inherited, interception::dlsym, recorder, runtime};
+use crate::{inherited, recorder, runtime};
 
 pub(crate) use kinds::{AssembledHook, GraphHook, Hook, SharedHook};
 

@@ -12,8 +12,9 @@ use hrr_format::manifest::{
 
 use crate::contents::host_memory::Counters;
 use crate::files::{self, GuardedFile};
+use crate::interception::tables;
 use crate::process::{self, Process};
-use crate::{clock, config, interception::tables};
+use crate::{clock, config};
 
 /// How far a recording has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ use hrr_format::record::{DEVICE_AFTER, HEADER_BYTES, offset};
 
 use crate::contents::host_memory::{self, InCall};
 use crate::contents::pending_results;
+use crate::guest::small_stack;
 use crate::guest::unnoticed::{SignalsBlocked, Unnoticed};
 use crate::hooks::Hook;
 use crate::plan::{self, OrderRole, Plan, Route};
@@ -32,7 +33,7 @@ use crate::sections::{Draft, Transfers};
 use crate::window::contexts::Contexts;
 use crate::window::outside::Kept;
 use crate::writer::ThreadStream;
-use crate::{clock, guest::small_stack, runtime};
+use crate::{clock, runtime};
 use around::{after_call, after_use, before_launch, before_wait};
 use records::{fill_fixed_outs, write_fixed_outs, write_general, write_launch, write_words};
 pub(crate) use records::{fill_general, reserve, set_returned, write_draft, write_head, write_section_head};

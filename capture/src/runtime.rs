@@ -5,8 +5,9 @@
 
 use std::ffi::c_void;
 
+use crate::interception::real;
 use crate::interception::shims::id;
-use crate::{interception::real, recorder};
+use crate::recorder;
 
 /// `hipErrorNotReady`.
 pub(crate) const NOT_READY: i32 = 600;

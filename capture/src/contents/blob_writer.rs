@@ -12,7 +12,8 @@ use super::pool::{Buffer, LONGEST_BYTES, Pool};
 use super::region::Region;
 use super::shared_copy::SharedCopy;
 use super::store::Store;
-use crate::{guest::notice, guest::threads, process};
+use crate::guest::{notice, threads};
+use crate::process;
 
 /// Most writer threads.
 const MAX_THREADS: usize = 8;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use hrr_format::catalogue::Api;
 
-use crate::{interception::elf, interception::real, interception::tables, process};
+use crate::interception::{elf, real, tables};
+use crate::process;
 
 static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());

@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use hrr_format::abi::{ChannelFormatDesc, Ptr};
 use hrr_format::catalogue::APIS;
 
+use crate::guest::notice;
 use crate::guest::unnoticed::Unnoticed;
+use crate::interception::{dlsym, shims};
 use crate::plan::API_COUNT;
-use crate::{guest::notice, interception::dlsym, interception::shims};
 
 /// How many runtimes of one process are told apart; the calls of others pass unrecorded.
 pub(crate) const RUNTIMES: usize = 2;

@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hrr_format::catalogue::{APIS, Table};
 
+use crate::guest::notice;
 use crate::guest::unnoticed::Unnoticed;
-use crate::{config, guest::notice, interception::dlsym, interception::real, process};
+use crate::interception::{dlsym, real};
+use crate::{config, process};
 
 /// `rocprofiler_set_api_table(name, version, instance, tables, count)`.
 type SetApiTable = unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;

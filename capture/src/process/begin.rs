@@ -22,11 +22,12 @@ use crate::contents::host_memory::HostMemory;
 use crate::contents::pending_results::PendingResults;
 use crate::description::Description;
 use crate::guest::alive::Alive;
+use crate::guest::{notice, threads};
 use crate::kernels::Kernels;
 use crate::ring::Rings;
 use crate::window::Windows;
 use crate::writer::Background;
-use crate::{files, guest::notice, guest::threads, inherited, journal, manifest, plan};
+use crate::{files, inherited, journal, manifest, plan};
 
 /// Directories tried where one with this process id exists (after `exec`, or from an earlier process).
 const MAX_DIRECTORIES: u32 = 1000;

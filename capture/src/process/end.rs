@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use super::quiet::barrier;
 use super::{GATE, PROCESS, Process, gate};
 use crate::guest::unnoticed::Unnoticed;
-use crate::{guest::notice, guest::reserve, journal, manifest, recorder};
+use crate::guest::{notice, reserve};
+use crate::{journal, manifest, recorder};
 
 /// Ends the recording for good, with one line that says why. What was recorded stays readable.
 pub(crate) fn stop(reason: fmt::Arguments<'_>) {

@@ -8,9 +8,10 @@ use hrr_format::archive::stream_path;
 use hrr_format::stream_file::StreamHeader;
 
 use super::{PROCESS, Process, stop};
+use crate::guest::notice;
 use crate::guest::unnoticed::Unnoticed;
 use crate::writer::{StreamIdentity, ThreadStream};
-use crate::{clock, files, guest::notice, recorder};
+use crate::{clock, files, recorder};
 
 /// The thread-exit key plus one; zero before it exists.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);

@@ -8,13 +8,14 @@ use hrr_format::record::{flag, offset};
 
 use super::{Call, HOT, Hot, Inside, first_call, reserve, set_returned, write_words};
 use crate::guest::unnoticed::Unnoticed;
+use crate::interception::shims;
 use crate::plan::Plan;
 use crate::process::{self, Process};
 use crate::window::outside;
 use crate::window::trigger::Moment;
 use crate::window::{self, Next, Standing, Windows};
 use crate::writer::ThreadStream;
-use crate::{clock, interception::shims, plan, runtime};
+use crate::{clock, plan, runtime};
 
 /// What became of a call that was entered where not all calls are recorded.
 pub(super) enum Entered {

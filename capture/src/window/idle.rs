@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{guest::notice, guest::threads, runtime};
+use crate::guest::{notice, threads};
+use crate::runtime;
 
 /// A thread waits for the devices.
 static WAITING: AtomicBool = AtomicBool::new(false);

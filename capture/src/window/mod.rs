@@ -35,11 +35,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::contents::graph_copies;
+use crate::guest::{notice, small_stack};
+use crate::manifest;
 use crate::plan::Plan;
 use crate::process::{self, Process};
 use crate::settings::Trigger;
 use crate::writer::ThreadStream;
-use crate::{guest::notice, guest::small_stack, manifest};
 use holders::Holders;
 use idle::For;
 use objects::Objects;

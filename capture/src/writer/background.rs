@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::segment::Segment;
 use super::thread_stream::ThreadStream;
-use crate::{guest::alive, guest::threads};
+use crate::guest::{alive, threads};
 
 /// Something to do.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ const ROOM_BYTES: libc::off_t = 4096;
 pub(crate) struct Journal {
     path: Option<PathBuf>,
     /// Holds the lock by which later launchers know that this one lives.
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 /// What happened in the processes of a run.
@@ -46,7 +46,7 @@ impl Journal {
                 // It goes with this value, also where it has no room. Where it cannot be locked, its process's number keeps it.
                 let _ = lock(&file);
                 let has_room = has_room(&file);
-                let journal = Journal { path: Some(path), _file: Some(file) };
+                let journal = Journal { path: Some(path), file: Some(file) };
                 if has_room && journal.is_there() {
                     return journal;
                 }
@@ -55,12 +55,12 @@ impl Journal {
                 }
             }
         }
-        Journal { path: None, _file: None }
+        Journal { path: None, file: None }
     }
 
     /// Whether the file still has its name: another launcher may have taken it for a leftover before it was locked.
     fn is_there(&self) -> bool {
-        self._file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|found| found.nlink() > 0)
+        self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|found| found.nlink() > 0)
     }
 
     /// Where it lies.
